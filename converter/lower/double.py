@@ -126,6 +126,8 @@ def _thresholded_relu(op: "Builder", x: Value, *, alpha: float) -> Value:
 
 def _erf(op: "Builder", x: Value) -> Value:
     """Erf as the integral of a bell, by Gauss and Legendre: exact to the last bits up to 6."""
+    if x.rank == 0:
+        return op.reshape(_erf(op, op.reshape(x, (1,))), ())
     points, weights = np.polynomial.legendre.leggauss(POINTS)
     x = op.elementwise("Max", op.elementwise("Min", x, FAR_ERF), -FAR_ERF)
     at = op.mul(op.unsqueeze(x, [-1]), op.constant((points + 1) / 2, "float64"))

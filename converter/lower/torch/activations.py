@@ -6,9 +6,9 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#non-linear-activatio
 import math
 
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

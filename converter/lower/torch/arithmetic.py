@@ -2,6 +2,7 @@
 
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import (
     Operand,
     floating,
@@ -10,18 +11,17 @@ from converter.lower.torch.promotion import (
     together,
 )
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-def _is_one(thing: object) -> bool:
-    return isinstance(thing, int | float) and thing == 1
+def _is_one(value: object) -> bool:
+    return isinstance(value, int | float) and value == 1
 
 
-def apply(op: Context, op_type: str, *things: Operand, dtype: str | None = None) -> Value:
+def apply(op: Context, op_type: str, *operands: Operand, dtype: str | None = None) -> Value:
     """Return an operation of tensors and numbers, which are broadcast."""
-    return op.elementwise(op_type, *together(op, things, dtype))
+    return op.elementwise(op_type, *together(op, operands, dtype))
 
 
 def scaled(op: Context, a: Operand, alpha: Scalar, dtype: str) -> Operand:

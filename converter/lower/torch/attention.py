@@ -8,9 +8,9 @@ import math
 from converter.lower import dims
 from converter.lower.torch.activations import safe_softmax
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import integer
 from converter.lower.torch.shaping import repeat_interleave, swapped
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from converter.lower.torch import complexes, quantised, sequences, writing
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair, is_complex
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.promotion import SCALAR_TYPES
 from converter.lower.torch.quanta import is_quantised
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
-from converter.lower.torch.things import Thing
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -28,15 +28,19 @@ DROPPED = frozenset((
 
 
 def call(
-    op: Context, name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing] | None = None,
-    *, overload: str | None = None,
-) -> Thing:  # fmt: skip
+    op: Context,
+    name: str,
+    args: Sequence[ProgramValue],
+    kwargs: Mapping[str, ProgramValue] | None = None,
+    *,
+    overload: str | None = None,
+) -> ProgramValue:
     """Return what an op yields, built into the graph.
 
     Args:
         op: Builder.
         name: ``aten.add.Tensor``, ``aten::add``, ``add_``, in any spelling of `plain_name`.
-        args: Positional arguments: references for tensors, or lists with them, and other things.
+        args: Positional arguments: references for tensors, or lists with them, and other values.
         kwargs: Those by name.
         overload: Where the name has none. If neither says one, the arguments do.
 
@@ -71,7 +75,7 @@ def _in_place_of(plain: str) -> str | None:
 
 
 def _row(
-    plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, is_exact: bool
+    plain: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue], *, is_exact: bool
 ) -> Row | None:
     """Return the row that is named, or else that which takes the arguments."""
     if is_exact:
@@ -79,18 +83,20 @@ def _row(
         base = _in_place_of(plain)
         if row is not None or (base is not None and handler_of(base) is not None):
             return row
-    given = {name: _values(thing) for name, thing in kwargs.items()}
-    return resolve(plain, [_values(thing) for thing in args], given)
+    given = {name: _values(value) for name, value in kwargs.items()}
+    return resolve(plain, [_values(value) for value in args], given)
 
 
-def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+def _called(
+    op: Context, row: Row, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+) -> ProgramValue:
     bound = row.bound(args, kwargs)
     dtype = bound.get("dtype")
     if isinstance(dtype, int):
         if dtype not in SCALAR_TYPES:
             raise Unsupported(f"dtype {dtype}")
         bound["dtype"] = SCALAR_TYPES[dtype]
-    given = {name: _values(thing) for name, thing in bound.items()}
+    given = {name: _values(value) for name, value in bound.items()}
     with op.scope(row.name.replace(".", "_")):
         made = _built(op, row, given)
     view = writing.VIEWS.get(row.name.partition(".")[0])
@@ -98,13 +104,13 @@ def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, T
     if view is not None and isinstance(source, Reference):
         return _viewed(op, row, view, source, given, made)
     # What torch computes of elements that lie in another order may lie so, too.
-    return references(made, is_contiguous=all(_lies_in_order(thing) for thing in bound.values()))
+    return references(made, is_contiguous=all(_lies_in_order(value) for value in bound.values()))
 
 
-def _lies_in_order(thing: Thing) -> bool:
-    if isinstance(thing, list | tuple):
-        return all(_lies_in_order(one) for one in thing)
-    return not isinstance(thing, Reference) or thing.is_contiguous
+def _lies_in_order(value: ProgramValue) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_lies_in_order(one) for one in value)
+    return not isinstance(value, Reference) or value.is_contiguous
 
 
 def _viewed(
@@ -112,11 +118,11 @@ def _viewed(
     row: Row,
     view: writing.View,
     source: Reference,
-    given: dict[str, Thing],
-    made: Thing,
-) -> Thing:
+    given: dict[str, ProgramValue],
+    made: ProgramValue,
+) -> ProgramValue:
     """Return what an op yields as views of its first argument."""
-    rest = {name: thing for name, thing in given.items() if name != row.parameters[0]}
+    rest = {name: operand for name, operand in given.items() if name != row.parameters[0]}
 
     def one(now: Value, place: int | None) -> Reference:
         def again(base: Value) -> Value:
@@ -142,19 +148,19 @@ def _viewed(
     return [one(value, place) for place, value in enumerate(made)]
 
 
-def _built(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+def _built(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
     """Return what an op's handler makes, or what it is for complex numbers."""
     if given.get("dtype") in complexes.DTYPES or any(is_complex(one) for one in given.values()):
         return complexes.apply(op, row, given)
-    if any(is_quantised(thing) for thing in given.values()):
+    if any(is_quantised(value) for value in given.values()):
         return quantised.apply(op, row, given)
-    if any(sequences.has_sequences(thing) for thing in given.values()):
+    if any(sequences.has_sequences(value) for value in given.values()):
         return sequences.apply(op, row, given)
     return row.handler(op, **given)
 
 
 def _written(
-    op: Context, view: writing.View, base: Value, value: Value, rest: Mapping[str, Thing],
+    op: Context, view: writing.View, base: Value, value: Value, rest: Mapping[str, ProgramValue],
     place: int | None,
 ) -> Value:  # fmt: skip
     """Return a view's elements put into its base."""
@@ -166,8 +172,13 @@ def _written(
 
 
 def _in_place(
-    op: Context, plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, is_exact: bool
-) -> Thing:
+    op: Context,
+    plain: str,
+    args: Sequence[ProgramValue],
+    kwargs: Mapping[str, ProgramValue],
+    *,
+    is_exact: bool,
+) -> ProgramValue:
     """Write what an op yields into its first argument, and return that."""
     row = _row(plain, args, kwargs, is_exact=is_exact)
     if row is None:
@@ -196,29 +207,29 @@ def _in_place(
 RESHAPING = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"))
 
 
-def _values(thing: Thing) -> Thing:
-    """Return a thing with values for references."""
-    if isinstance(thing, Reference):
-        return thing.read()
-    if isinstance(thing, list | tuple):
-        return [_values(one) for one in thing]
-    return thing
+def _values(value: ProgramValue) -> ProgramValue:
+    """Return a value with values for references."""
+    if isinstance(value, Reference):
+        return value.read()
+    if isinstance(value, list | tuple):
+        return [_values(one) for one in value]
+    return value
 
 
-def references(thing: Thing, *, is_contiguous: bool = True) -> Thing:
+def references(value: ProgramValue, *, is_contiguous: bool = True) -> ProgramValue:
     """Return what a handler made with references for values.
 
     Args:
-        thing: Of values.
+        value: Of values.
         is_contiguous: Whether torch has the elements of all of them in order.
     """
-    if isinstance(thing, Value):
-        return Reference.to(thing, is_contiguous=is_contiguous)
-    if isinstance(thing, list | tuple):
-        return [references(one, is_contiguous=is_contiguous) for one in thing]
-    return thing
+    if isinstance(value, Value):
+        return Reference.to(value, is_contiguous=is_contiguous)
+    if isinstance(value, list | tuple):
+        return [references(one, is_contiguous=is_contiguous) for one in value]
+    return value
 
 
-def values(thing: Thing) -> Thing:
-    """Return a thing of the program with values for its tensors, as they are at present."""
-    return _values(thing)
+def values(value: ProgramValue) -> ProgramValue:
+    """Return a value of the program with values for its tensors, as they are at present."""
+    return _values(value)

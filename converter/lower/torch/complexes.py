@@ -14,10 +14,13 @@ from converter.lower.ops import complex_functions
 from converter.lower.ops.elementwise import atan2
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
+from converter.lower.torch.padding import constant_pad_nd
 from converter.lower.torch.pairs import Pair, is_complex
+from converter.lower.torch.program_values import Int, Number, ProgramValue, Scalar, Size
 from converter.lower.torch.promotion import kind
+from converter.lower.torch.reductions import vector_norm
+from converter.lower.torch.scattering import copy
 from converter.lower.torch.table import Row, aten
-from converter.lower.torch.things import Int, Number, Scalar, Size, Thing
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -51,7 +54,7 @@ def of_complex(*names: str) -> Callable[[F], F]:
     return enter
 
 
-def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
     """Return what an op yields, of which any argument is complex.
 
     Raises:
@@ -63,7 +66,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     if base not in BY_PARTS or given.get("dtype") in DTYPES:
         raise Unsupported("of complex numbers")
     halves = [
-        row.handler(op, **{name: _part(op, thing, i) for name, thing in given.items()})
+        row.handler(op, **{name: _part(op, value, i) for name, value in given.items()})
         for i in (0, 1)
     ]
     if isinstance(halves[0], list):
@@ -71,45 +74,45 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     return Pair.of(*halves)
 
 
-def _part(op: Context, thing: Thing, which: int) -> Thing:
+def _part(op: Context, value: ProgramValue, which: int) -> ProgramValue:
     """Return the real or the imaginary part of an argument; what is no number has none."""
-    if isinstance(thing, Pair):
-        return thing.parts[which]
-    if isinstance(thing, list | tuple):
-        return [_part(op, one, which) for one in thing]
-    if isinstance(thing, complex):
+    if isinstance(value, Pair):
+        return value.parts[which]
+    if isinstance(value, list | tuple):
+        return [_part(op, one, which) for one in value]
+    if isinstance(value, complex):
         raise Unsupported("a complex number in place of a tensor")
-    if isinstance(thing, Value) and thing.is_float:
-        return thing if which == 0 else complexes.zeros_like(op, thing)
-    return thing
+    if isinstance(value, Value) and value.is_float:
+        return value if which == 0 else complexes.zeros_like(op, value)
+    return value
 
 
-def pair(op: Context, thing: Thing, dtype: str = "float32") -> Pair:
+def pair(op: Context, value: ProgramValue, dtype: str = "float32") -> Pair:
     """Return a tensor or a number as a complex tensor, of parts of a dtype."""
-    if isinstance(thing, Pair):
-        return thing
-    if isinstance(thing, complex):
-        return Pair.of(op.constant(thing.real, dtype), op.constant(thing.imag, dtype))
-    if isinstance(thing, int | float | Size | Number):
-        return Pair.of(op.scalar(thing, dtype), op.constant(0.0, dtype))
-    if not isinstance(thing, Value):
+    if isinstance(value, Pair):
+        return value
+    if isinstance(value, complex):
+        return Pair.of(op.constant(value.real, dtype), op.constant(value.imag, dtype))
+    if isinstance(value, int | float | Size | Number):
+        return Pair.of(op.scalar(value, dtype), op.constant(0.0, dtype))
+    if not isinstance(value, Value):
         raise Unsupported("what is no number in place of a complex one")
-    real = op.cast(thing, dtype)
+    real = op.cast(value, dtype)
     return Pair.of(real, complexes.zeros_like(op, real))
 
 
-def both(op: Context, a: Thing, b: Thing) -> tuple[Pair, Pair]:
+def both(op: Context, a: ProgramValue, b: ProgramValue) -> tuple[Pair, Pair]:
     """Return two operands, one of which is complex, as complex tensors alike."""
     known = [complexes.PARTS[x.dtype] for x in (a, b) if isinstance(x, Pair)]
     real = [x.dtype for x in (a, b) if isinstance(x, Value) and not isinstance(x, Pair)]
     dtype = max([*known, *(d for d in real if d == "float64")], default="float32")
-    x, y = (pair(op, thing, dtype) for thing in (a, b))
+    x, y = (pair(op, value, dtype) for value in (a, b))
     return tuple(  # type: ignore[return-value]
         v.each(lambda part: op.cast(part, dtype)) for v in (x, y)
     )
 
 
-def _scale(op: Context, x: Pair, other: Thing) -> Value | None:
+def _scale(op: Context, x: Pair, other: ProgramValue) -> Value | None:
     """Return a real operand as a tensor of the parts' dtype; None where it is complex."""
     if is_complex(other):
         return None
@@ -227,7 +230,7 @@ def _to(
 
 
 def _added(op_type: str) -> Function:
-    def function(op: Context, self: Thing, other: Thing, alpha: Scalar = 1) -> Value:
+    def function(op: Context, self: ProgramValue, other: ProgramValue, alpha: Scalar = 1) -> Value:
         x, y = both(op, self, other)
         if alpha != 1:
             scale = op.scalar(alpha, y.real.dtype)
@@ -243,12 +246,12 @@ of_complex("sub")(_added("Sub"))
 
 
 @of_complex("rsub")
-def _rsub(op: Context, self: Thing, other: Thing, alpha: Scalar = 1) -> Thing:
+def _rsub(op: Context, self: ProgramValue, other: ProgramValue, alpha: Scalar = 1) -> ProgramValue:
     return FUNCTIONS["sub"](op, other, self, alpha)
 
 
 @of_complex("mul", "multiply")
-def _mul(op: Context, self: Thing, other: Thing) -> Value:
+def _mul(op: Context, self: ProgramValue, other: ProgramValue) -> Value:
     for x, y in ((self, other), (other, self)):
         if isinstance(x, Pair):
             scale = _scale(op, x, y)
@@ -259,7 +262,7 @@ def _mul(op: Context, self: Thing, other: Thing) -> Value:
 
 
 @of_complex("div", "true_divide", "divide")
-def _div(op: Context, self: Thing, other: Thing) -> Value:
+def _div(op: Context, self: ProgramValue, other: ProgramValue) -> Value:
     if isinstance(self, Pair):
         scale = _scale(op, self, other)
         if scale is not None:
@@ -285,7 +288,7 @@ def _square(op: Context, self: Pair) -> Value:
 
 
 @of_complex("pow")
-def _pow(op: Context, self: Thing, exponent: Thing) -> Value:
+def _pow(op: Context, self: ProgramValue, exponent: ProgramValue) -> Value:
     if isinstance(exponent, int) and isinstance(self, Pair) and 0 < exponent <= 8:
         found: Value = self
         for _ in range(exponent - 1):
@@ -311,25 +314,29 @@ FUNCTIONS |= {
 
 
 @of_complex("eq")
-def _eq(op: Context, self: Thing, other: Thing) -> Value:
+def _eq(op: Context, self: ProgramValue, other: ProgramValue) -> Value:
     a, b = both(op, self, other)
     same = [op.elementwise("Equal", x, y) for x, y in zip(a.parts, b.parts, strict=True)]
     return op.elementwise("And", *same)
 
 
 @of_complex("ne")
-def _ne(op: Context, self: Thing, other: Thing) -> Value:
+def _ne(op: Context, self: ProgramValue, other: ProgramValue) -> Value:
     return op.unary("Not", _eq(op, self, other))
 
 
 @of_complex("matmul", "mm", "bmm")
-def _matmul(op: Context, self: Thing, other: Thing = None, mat2: Thing = None) -> Value:
+def _matmul(
+    op: Context, self: ProgramValue, other: ProgramValue = None, mat2: ProgramValue = None
+) -> Value:
     a, b = both(op, self, other if other is not None else mat2)
     return Pair.joined(complexes.multiply(op, a.split, b.split, lambda x, y: product(op, x, y)))
 
 
 @of_complex("einsum")
-def _einsum(op: Context, equation: str, tensors: Sequence[Thing], path: Thing = None) -> Value:
+def _einsum(
+    op: Context, equation: str, tensors: Sequence[ProgramValue], path: ProgramValue = None
+) -> Value:
     del path
 
     def real(*values: Value) -> Value:
@@ -345,19 +352,15 @@ def _einsum(op: Context, equation: str, tensors: Sequence[Thing], path: Thing = 
 
 @of_complex("constant_pad_nd", "pad")
 def _pad(
-    op: Context, self: Pair, pad: Sequence[int], mode: str = "constant", value: Thing = None
+    op: Context, self: Pair, pad: Sequence[int], mode: str = "constant", value: ProgramValue = None
 ) -> Value:
-    from converter.lower.torch.padding import constant_pad_nd
-
     if mode != "constant" or value not in (None, 0):
         raise Unsupported("padding of complex numbers with others than zeros")
     return self.each(lambda part: constant_pad_nd(op, part, pad))
 
 
 @of_complex("copy")
-def _copy(op: Context, self: Thing, src: Thing, non_blocking: bool = False) -> Value:
-    from converter.lower.torch.scattering import copy
-
+def _copy(op: Context, self: ProgramValue, src: ProgramValue, non_blocking: bool = False) -> Value:
     del non_blocking
     if not isinstance(self, Pair):
         raise Unsupported("complex numbers that are put among real ones")
@@ -366,29 +369,27 @@ def _copy(op: Context, self: Thing, src: Thing, non_blocking: bool = False) -> V
 
 
 @of_complex("masked_fill")
-def _masked_fill(op: Context, self: Pair, mask: Value, value: Thing) -> Value:
+def _masked_fill(op: Context, self: Pair, mask: Value, value: ProgramValue) -> Value:
     filler = pair(op, value, self.real.dtype)
     parts = zip(filler.parts, self.parts, strict=True)
     return Pair.of(*(op.where(mask, a, b) for a, b in parts))
 
 
 @of_complex("linalg_vector_norm")
-def _norm(op: Context, self: Pair, **more: Thing) -> Value:
-    from converter.lower.torch.reductions import vector_norm
-
+def _norm(op: Context, self: Pair, **more: ProgramValue) -> Value:
     return vector_norm(op, _abs(op, self), **more)
 
 
 @of_complex("zeros", "full", "empty")
 def _filled(
-    op: Context, size: Sequence[Int], fill_value: Thing = 0, dtype: str | None = None
+    op: Context, size: Sequence[Int], fill_value: ProgramValue = 0, dtype: str | None = None
 ) -> Value:
     number = pair(op, fill_value, complexes.PARTS[dtype or "complex64"])
     return number.each(lambda part: op.expand(op.reshape(part, (1,) * len(size)), tuple(size)))
 
 
 @of_complex("scalar_tensor")
-def _scalar_tensor(op: Context, s: Thing, dtype: str | None = None) -> Value:
+def _scalar_tensor(op: Context, s: ProgramValue, dtype: str | None = None) -> Value:
     return pair(op, s, complexes.PARTS[dtype or "complex64"])
 
 

@@ -16,7 +16,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.node_checks import check_sizes
 from converter.lower.torch.compound import Compound
-from converter.lower.torch.things import Number, Scalar, Size
+from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Permutation, Value, identity
 from formats.core.weights import Tensor
@@ -97,13 +97,13 @@ class Context(Builder):
                 found = tensor.numpy()
         return found
 
-    def scalar(self, thing: Scalar, dtype: str) -> Value:
+    def scalar(self, operand: Scalar, dtype: str) -> Value:
         """Return a number as a tensor without axes, of a dtype."""
-        if isinstance(thing, Number):
-            return self.cast(thing.value, dtype)
-        if isinstance(thing, Size):
-            return self.cast(self.squeeze(self.vector([thing]), [0]), dtype)
-        return self.constant(thing, dtype)
+        if isinstance(operand, Number):
+            return self.cast(operand.value, dtype)
+        if isinstance(operand, Size):
+            return self.cast(self.squeeze(self.vector([operand]), [0]), dtype)
+        return self.constant(operand, dtype)
 
     def scalar_of(self, n: Dim, dtype: str) -> Value:
         """Return a size as a tensor without axes, of a dtype."""

@@ -9,8 +9,8 @@ from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Ints, numbers
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Ints, numbers
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -119,8 +119,15 @@ def transposed(
     ]
     channels = weight.shape[1]
     shape = (x.shape[0], dims.mul(channels, groups), *spatial)
+    behind = around
+    if any(e >= s for e, s in zip(more, steps, strict=True)):  # onnxruntime takes no such padding
+        behind, more = [p - e for p, e in zip(around, more, strict=True)], [0] * rank
+        if min(behind) < 0:
+            raise Unsupported(
+                "output padding that is larger than the padding, and no smaller than a stride"
+            )
     attributes: dict[str, Attribute] = {
-        "strides": steps, "dilations": spread, "pads": around * 2, "output_padding": more,
+        "strides": steps, "dilations": spread, "pads": around + behind, "output_padding": more,
         "group": groups, **_shape_of(kernel),
     }  # fmt: skip
     inputs = [op.outer(x), op.outer(weight), bias]

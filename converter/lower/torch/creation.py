@@ -7,9 +7,9 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import MOST_STORED, Context
+from converter.lower.torch.program_values import Int, Ints, Number, Scalar, Size
 from converter.lower.torch.promotion import DEFAULT, kind, number_type
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

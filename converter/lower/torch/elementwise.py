@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
+
 from converter.lower.ops import elementwise
 from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import truncated
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -196,8 +198,6 @@ def nan_to_num(
     """X with numbers for what is none, and for what is infinite."""
     if kind(self.dtype) < 2:
         return self
-    import numpy as np
-
     if self.dtype == "bfloat16":
         raise Unsupported("the largest number of bfloat16")
     most = float(np.finfo(self.dtype).max)

@@ -1,5 +1,6 @@
 """Rows of tables, and sums of them."""
 
+from converter.lower import dims
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
@@ -39,8 +40,6 @@ def _bags(
     indices, offsets = op.named(indices), op.cast(op.named(offsets), "int64")
     count, bags = indices.shape[0], offsets.shape[0]
     if has_end:
-        from converter.lower import dims
-
         bags = dims.sub(bags, 1)
         starts = op.cut(offsets, 0, 0, bags)
         ends = op.shaped(op.cut(offsets, 0, 1, offsets.shape[0]), (bags,))
@@ -53,7 +52,7 @@ def _bags(
     after = op.elementwise("GreaterOrEqual", places, op.unsqueeze(starts, [1]))
     before = op.elementwise("Less", places, op.unsqueeze(ends, [1]))
     held = op.elementwise("And", after, before)
-    if padding_idx is not None and padding_idx >= 0:
+    if padding_idx is not None:
         wanted = op.elementwise("Equal", indices, op.constant(padding_idx, indices.dtype))
         held = op.elementwise("And", held, op.unsqueeze(op.unary("Not", wanted), [0]))
     rows = op.gather(op.outer(weight), indices, 0)
@@ -81,6 +80,11 @@ def embedding_bag_padding(
 ) -> list[Value]:  # fmt: skip
     """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
     del scale_grad_by_freq, sparse
+    if padding_idx is not None and padding_idx < 0:
+        rows = weight.shape[0]
+        if not isinstance(rows, int):
+            raise Unsupported("an index that is counted from the end of a table of unknown size")
+        padding_idx += rows
     made = _bags(
         op, weight, indices, offsets, mode, per_sample_weights, padding_idx,
         has_end=include_last_offset,
@@ -97,5 +101,5 @@ def embedding_bag(
     """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
     return embedding_bag_padding(
         op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
-        include_last_offset, padding_idx,
+        include_last_offset, None if padding_idx < 0 else padding_idx,
     )  # fmt: skip

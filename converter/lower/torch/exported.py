@@ -19,9 +19,9 @@ from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
+from converter.lower.torch.program_values import Number, ProgramValue, Scalar, Size
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import plain_name
-from converter.lower.torch.things import Number, Scalar, Size, Thing
 from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
 from formats.containers import jsontext
@@ -109,7 +109,7 @@ class _Lowering:
         self.module = module
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes
         self.wanted = {spec.name: spec for spec in inputs}
-        self.values: dict[str, Thing] = {}
+        self.values: dict[str, ProgramValue] = {}
         self.weights: dict[str, Reference] = {}  # tensors of the bundle that the program takes
         self.unknown: set[str] = set()  # names that a gap left without a value
         self.read: set[str] = set()  # names of values that anything reads
@@ -181,7 +181,7 @@ class _Lowering:
                 given.append(("user_input", arg))
         return given
 
-    def _weight(self, name: str, tensor: str) -> Thing:
+    def _weight(self, name: str, tensor: str) -> ProgramValue:
         found = tensor if tensor in self.bundle.weights else self.origins.get(tensor)
         if found is None:
             if tensor in self.bundle.encodings:
@@ -277,8 +277,8 @@ class _Lowering:
         for node in nodes:
             self._node(_object(node, "a node that is no object"))
 
-    def inner(self, graph: Any, given: Sequence[Thing]) -> list[Thing]:
-        """Return what an inner graph yields of these things.
+    def inner(self, graph: Any, given: Sequence[ProgramValue]) -> list[ProgramValue]:
+        """Return what an inner graph yields of these values.
 
         Raises:
             Unsupported: It holds what is not supported; that is noted where it is.
@@ -334,26 +334,26 @@ class _Lowering:
     def _trace(self, called: str, outputs: Sequence[Any]) -> None:
         """Note which values a node's outputs are: in torch's own graph they have these names."""
         for name in _all_names(outputs):
-            thing = self.values.get(name)
-            if isinstance(thing, Reference):
-                value = thing.read()
+            operand = self.values.get(name)
+            if isinstance(operand, Reference):
+                value = operand.read()
                 if isinstance(value, Compound):
                     continue
                 trace = Trace(name, called, 0, value.name, value.stored)
                 self.op.graph.traces.append(trace)
 
-    def _made(self, target: str, args: Sequence[Object]) -> Thing:
+    def _made(self, target: str, args: Sequence[Object]) -> ProgramValue:
         if target.startswith(higher_order.PREFIX):
             given = [_object(a.get("arg"), "an argument that says nothing") for a in args]
             return higher_order.lowered(self, target, given)
-        things = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
+        values = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
         if not target.startswith("torch.ops."):
-            return calls.call(self.op, target, [t for _, t in things], overload="default")
+            return calls.call(self.op, target, [t for _, t in values], overload="default")
         if target.startswith("torch.ops.aten.as_strided."):
             self._check_order(args)
             target = "aten.as_strided.in_order"
-        positional = [t for name, t in things if not name]
-        named = {name: t for name, t in things if name}
+        positional = [t for name, t in values if not name]
+        named = {name: t for name, t in values if name}
         return calls.call(self.op, target, positional, named, overload=_overload(target))
 
     def _check_order(self, args: Sequence[Object]) -> None:
@@ -367,7 +367,7 @@ class _Lowering:
                 raise Unsupported("a view of memory in which the elements do not lie in order")
             apart = dims.mul(apart, n)
 
-    def argument(self, arg: Any) -> Thing:
+    def argument(self, arg: Any) -> ProgramValue:
         """Return an argument of a node.
 
         Raises:
@@ -400,7 +400,7 @@ class _Lowering:
             return [self._symbol(c) for c in _list(content)]
         raise Unsupported(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
 
-    def _named(self, content: Any) -> Thing:
+    def _named(self, content: Any) -> ProgramValue:
         name = content.get("name") if isinstance(content, dict) else None
         if name in self.absent:
             raise Unsupported("an output that only training reads")
@@ -408,13 +408,13 @@ class _Lowering:
             raise CorruptError(f"a node reads {name!r}, which is not there")
         return self.values[name]
 
-    def _symbol(self, content: Any) -> Thing:
+    def _symbol(self, content: Any) -> ProgramValue:
         ((kind, value),) = _object(content, "a number that says nothing").items()
         if kind == "as_name":
             return self._named({"name": value})
         return _real(value) if kind == "as_float" else value
 
-    def _bind(self, outputs: Sequence[Any], made: Thing) -> None:
+    def _bind(self, outputs: Sequence[Any], made: ProgramValue) -> None:
         """Give what a node yields its names."""
         if len(outputs) == 1 and isinstance(outputs[0], dict):
             alone = isinstance(made, list) and len(made) == 1 and "as_tensor" in outputs[0]
@@ -424,28 +424,28 @@ class _Lowering:
             return
         if not isinstance(made, list):
             raise Unsupported(f"{len(outputs)} outputs")
-        for output, thing in zip(outputs, made, strict=False):
-            self._name(_object(output, "an output that is no object"), thing)
+        for output, value in zip(outputs, made, strict=False):
+            self._name(_object(output, "an output that is no object"), value)
         # What only training reads is not made.
         self.absent.update(_all_names(outputs[len(made) :]))
 
-    def _name(self, output: Object, thing: Thing) -> None:
+    def _name(self, output: Object, value: ProgramValue) -> None:
         ((kind, content),) = output.items()
         if kind == "as_tensors":
-            if not isinstance(thing, list) or len(thing) != len(_list(content)):
+            if not isinstance(value, list) or len(value) != len(_list(content)):
                 raise Unsupported("another number of outputs")
-            for one, part in zip(_list(content), thing, strict=True):
+            for one, part in zip(_list(content), value, strict=True):
                 self._name({"as_tensor": one}, part)
         elif kind == "as_tensor":
             if content["name"] not in self.read:
                 return
-            if isinstance(thing, Unsupported):  # an output that no handler makes, and that is read
-                raise thing
-            if not isinstance(thing, Reference):
+            if isinstance(value, Unsupported):  # an output that no handler makes, and that is read
+                raise value
+            if not isinstance(value, Reference):
                 raise Unsupported("an output that is no tensor")
-            self.values[content["name"]] = self._checked(content["name"], thing)
+            self.values[content["name"]] = self._checked(content["name"], value)
         elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
-            self.values[content["as_name"]] = thing
+            self.values[content["as_name"]] = value
 
     def _checked(self, name: str, tensor: Reference) -> Reference:
         """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
@@ -527,25 +527,25 @@ class _Lowering:
         if name in self.unknown:
             return
         try:
-            thing = calls.values(self.argument(arg))
+            value = calls.values(self.argument(arg))
         except Unsupported as gap:
             self.findings.append(Finding("output", name, str(gap)))
             return
-        if isinstance(thing, bool | int | float) and name not in self.values:
+        if isinstance(value, bool | int | float) and name not in self.values:
             return  # the same at all times: torch's own signature gives it no name
-        if isinstance(thing, bool | int | float | Size | Number):
-            thing = self.op.scalar(thing, _dtype_of(thing))
-        if isinstance(thing, Compound):
+        if isinstance(value, bool | int | float | Size | Number):
+            value = self.op.scalar(value, _dtype_of(value))
+        if isinstance(value, Compound):
             self.findings.append(Finding("output", name, "complex numbers"))
             return
-        if not isinstance(thing, Value):
+        if not isinstance(value, Value):
             self.findings.append(Finding("output", name, "what is no tensor"))
             return
         free = name
         while free in used:
             free = f"{free}_out"
         used.add(free)
-        self.op.output(thing, free)
+        self.op.output(value, free)
 
 
 def _dtype_of(number: Scalar) -> str:

@@ -11,8 +11,8 @@ from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
+from converter.lower.torch.program_values import Ints, numbers
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Ints, numbers
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

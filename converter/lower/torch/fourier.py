@@ -11,12 +11,13 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops import fourier
-from converter.lower.torch.complexes import of_complex, pair
+from converter.lower.torch.complexes import conj, of_complex, pair
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair
+from converter.lower.torch.program_values import Int, Ints, Size, integer
 from converter.lower.torch.promotion import DEFAULT, floating
+from converter.lower.torch.shaping import roll
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Size, integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -182,6 +183,60 @@ for _name, _kind, _inverse in (
     _several(f"fft_{_name}n", _kind, None, inverse=_inverse)  # type: ignore[arg-type]
 
 
+# A transform of what is Hermitian is the inverse one of its conjugate, which scales the other way.
+SCALED: dict[Norm, Norm] = {
+    None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho",
+}  # fmt: skip
+
+
+def _hermitian(op: Context, x: Value, axes: Axes, lengths: Ints | None, norm: Norm) -> Value:
+    """Return the real transform of half of what is Hermitian."""
+    return transform(op, conj(op, x), "c2r", axes, lengths, SCALED[norm])
+
+
+def _axes(x: Value, dim: Axes | None, lengths: Ints | None) -> Axes:
+    if dim is not None:
+        return dim
+    return list(range(x.rank))[-len(lengths) if lengths is not None else 0 :]
+
+
+@of_complex("fft_hfft")
+@aten("fft_hfft")
+def hfft(
+    op: Context, self: Value, n: Int | None = None, dim: int = -1, norm: str | None = None
+) -> Value:
+    """The Fourier transform of half of a Hermitian signal, which is real."""
+    return _hermitian(op, self, [dim], None if n is None else [n], norm)
+
+
+@of_complex("fft_hfft2")
+@aten("fft_hfft2")
+def hfft2(
+    op: Context, self: Value, s: Ints | None = None, dim: Axes = (-2, -1),
+    norm: str | None = None,
+) -> Value:  # fmt: skip
+    """The Fourier transform of half of a Hermitian signal of two axes."""
+    return _hermitian(op, self, dim, s, norm)
+
+
+@of_complex("fft_hfftn")
+@aten("fft_hfftn")
+def hfftn(
+    op: Context, self: Value, s: Ints | None = None, dim: Axes | None = None,
+    norm: str | None = None,
+) -> Value:  # fmt: skip
+    """The Fourier transform of half of a Hermitian signal of several axes."""
+    return _hermitian(op, self, _axes(self, dim, s), s, norm)
+
+
+@aten("fft_ihfft")
+def ihfft(
+    op: Context, self: Value, n: Int | None = None, dim: int = -1, norm: str | None = None
+) -> Value:
+    """Half of the Hermitian signal whose Fourier transform is this."""
+    return conj(op, transform(op, self, "r2c", [dim], None if n is None else [n], SCALED[norm]))
+
+
 def _numbered(op: Context, made: Value, counts: Sequence[Dim], normalization: int) -> Value:
     """Scale what divides by nothing, as core ATen says."""
     if not 0 <= normalization <= 2:
@@ -226,8 +281,6 @@ def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_si
 
 def _rolled(name: str, share: Callable[[Dim], Dim] | None, what: str) -> None:
     def handler(op: Context, self: Value, dim: Axes | int | None = None) -> Value:
-        from converter.lower.torch.shaping import roll
-
         x = op.named(self)
         axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
         half = [op.floordiv(x.shape[x.axis(a)], 2) for a in axes]

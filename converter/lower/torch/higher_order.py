@@ -11,8 +11,8 @@ from converter.lower.graph import Dim, Graph, Shape, needed
 from converter.lower.scan import scan
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.references import Reference
-from converter.lower.torch.things import Number, Thing
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -25,14 +25,14 @@ class Program(Protocol):
 
     op: Context
 
-    def inner(self, graph: Any, given: Sequence[Thing]) -> list[Thing]:
-        """Return what an inner graph yields of these things."""
+    def inner(self, graph: Any, given: Sequence[ProgramValue]) -> list[ProgramValue]:
+        """Return what an inner graph yields of these values."""
 
-    def argument(self, arg: Any) -> Thing:
+    def argument(self, arg: Any) -> ProgramValue:
         """Return an argument that is no graph."""
 
 
-def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
+def lowered(program: Program, target: str, args: Sequence[Any]) -> list[ProgramValue]:
     """Return what an op yields that is given graphs.
 
     Raises:
@@ -56,7 +56,7 @@ def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
     raise Unsupported
 
 
-def _tensors(found: Sequence[Thing]) -> list[Value]:
+def _tensors(found: Sequence[ProgramValue]) -> list[Value]:
     values = calls.values(list(found))
     if not all(isinstance(v, Value) for v in values):
         raise Unsupported("a graph that yields what is no tensor")
@@ -64,8 +64,8 @@ def _tensors(found: Sequence[Thing]) -> list[Value]:
 
 
 def _cond(
-    program: Program, asked: Thing, graphs: Sequence[Any], given: Sequence[Thing]
-) -> list[Thing]:
+    program: Program, asked: ProgramValue, graphs: Sequence[Any], given: Sequence[ProgramValue]
+) -> list[ProgramValue]:
     """Build one of two graphs' results, whichever the condition says."""
     op = program.op
     if isinstance(asked, bool):
@@ -96,7 +96,9 @@ def _same(op: Context, m: Dim, n: Dim) -> Dim:
     return m if m == n and (isinstance(m, int) or (m is not None and op.is_known(m))) else None
 
 
-def _built(program: Program, graph: Any, given: Sequence[Thing]) -> tuple[Graph, list[Value]]:
+def _built(
+    program: Program, graph: Any, given: Sequence[ProgramValue]
+) -> tuple[Graph, list[Value]]:
     op = program.op
     with op.body("branch") as body:
         found = [op.plain(v) for v in _tensors(program.inner(graph, given))]
@@ -105,8 +107,12 @@ def _built(program: Program, graph: Any, given: Sequence[Thing]) -> tuple[Graph,
 
 
 def _while(
-    program: Program, asks: Any, does: Any, first: Sequence[Thing], given: Sequence[Thing]
-) -> list[Thing]:
+    program: Program,
+    asks: Any,
+    does: Any,
+    first: Sequence[ProgramValue],
+    given: Sequence[ProgramValue],
+) -> list[ProgramValue]:
     """Build a loop over states, for as long as a graph of them says."""
     op = program.op
     states = [op.plain(op.named(v)) for v in _tensors(first)]
@@ -128,9 +134,9 @@ def _while(
 
 
 def _scan(
-    program: Program, does: Any, first: Sequence[Thing], rows: Sequence[Thing],
-    given: Sequence[Thing],
-) -> list[Thing]:  # fmt: skip
+    program: Program, does: Any, first: Sequence[ProgramValue], rows: Sequence[ProgramValue],
+    given: Sequence[ProgramValue],
+) -> list[ProgramValue]:  # fmt: skip
     """Build a loop over the first axis of tensors, with states."""
     op = program.op
     states = [op.plain(op.named(v)) for v in _tensors(first)]
@@ -149,7 +155,9 @@ def _scan(
     return [Reference.to(op.named(v)) for v in (*last, *made)]
 
 
-def _asked(program: Program, asks: Any, states: Sequence[Thing], given: Sequence[Thing]) -> Value:
+def _asked(
+    program: Program, asks: Any, states: Sequence[ProgramValue], given: Sequence[ProgramValue]
+) -> Value:
     (found,) = _tensors(program.inner(asks, [*states, *given]))
     if found.dtype != "bool":
         raise Unsupported("a condition that is no truth value")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
+from converter.lower.torch.shaping import select
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
@@ -45,8 +46,6 @@ def where(op: Context, condition: Value) -> list[Value]:
 
 
 def _column(op: Context, places: Value, i: int) -> Value:
-    from converter.lower.torch.shaping import select
-
     return select(op, places, 1, i)
 
 
@@ -87,6 +86,10 @@ def gather(op: Context, self: Value, dim: int, index: Value, sparse_grad: bool =
     del sparse_grad
     if self.rank == 0:
         return op.expand(self, op.named(index).shape)
+    if 0 in index.shape:  # of any rank
+        return op.filled(index.shape, 0, self.dtype)
+    if index.rank == 0:
+        return op.reshape(gather(op, self, dim, op.reshape(index, (1,))), ())
     axis = self.axis(dim)
     return op.emit("GatherElements", self, index, dtype=self.dtype, shape=index.shape, axis=axis)
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from converter.lower.table import OpTable, Row, Variant
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_ops import NUMBERS
-from converter.lower.torch.script_things import Items, Thing, Unknown
+from converter.lower.torch.script.ops import NUMBERS
+from converter.lower.torch.script.values import Items, Unknown
 from converter.lower.unsupported import Unsupported
 
 # What every layer has: whether it trains, and what torch computes of it anew.
@@ -26,7 +27,7 @@ IGNORED = frozenset((
 LAYERS = OpTable(Row, leading=3, is_ignored=IGNORED.__contains__)
 layer = LAYERS.enter  # ``@layer("ReLU")``: classes by name, whatever module of torch.nn they are in
 Own = Mapping[str, Reference]  # a layer's tensors, by their own names
-Call = Callable[..., Thing]  # an op's name and its arguments
+Call = Callable[..., ProgramValue]  # an op's name and its arguments
 RANKS = (1, 2, 3)
 
 
@@ -37,7 +38,9 @@ def _tuple(value: Any, count: int) -> list[Any]:
 # -- convolutions and products ---------------------------------------------------------------------
 
 
-def _padded(call: Call, x: Thing, padding: Sequence[Any], mode: str, value: float = 0.0) -> Thing:
+def _padded(
+    call: Call, x: ProgramValue, padding: Sequence[Any], mode: str, value: float = 0.0
+) -> ProgramValue:
     """Pad as ``torch.nn.functional.pad`` does; the last axis first."""
     rank = len(padding) // 2
     if not any(padding):
@@ -52,10 +55,10 @@ def _padded(call: Call, x: Thing, padding: Sequence[Any], mode: str, value: floa
 
 @layer(*(Variant((f"Conv{n}d", f"ConvTranspose{n}d"), rank=n) for n in RANKS))
 def convolution(
-    call: Call, own: Own, x: Thing, *, rank: int, stride: Any, padding: Any, dilation: Any,
+    call: Call, own: Own, x: ProgramValue, *, rank: int, stride: Any, padding: Any, dilation: Any,
     groups: int, transposed: bool, output_padding: Any, in_channels: int, out_channels: int,
     kernel_size: Any, padding_mode: str = "zeros",
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """A convolution."""
     del in_channels, out_channels, kernel_size  # the weights say them
     weight, bias = own["weight"], own.get("bias")
@@ -80,7 +83,9 @@ def convolution(
 
 
 @layer("Linear", "NonDynamicallyQuantizableLinear")
-def linear(call: Call, own: Own, x: Thing, *, in_features: int, out_features: int) -> Thing:
+def linear(
+    call: Call, own: Own, x: ProgramValue, *, in_features: int, out_features: int
+) -> ProgramValue:
     """X W' + b."""
     del in_features, out_features  # the weights say them
     return call("linear", x, own["weight"], own.get("bias"))
@@ -88,10 +93,10 @@ def linear(call: Call, own: Own, x: Thing, *, in_features: int, out_features: in
 
 @layer("Embedding")
 def embedding(
-    call: Call, own: Own, x: Thing, *, num_embeddings: int, embedding_dim: int,
+    call: Call, own: Own, x: ProgramValue, *, num_embeddings: int, embedding_dim: int,
     padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """Rows of the weights."""
     del num_embeddings, embedding_dim, padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
@@ -104,10 +109,10 @@ def embedding(
 
 @layer("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
 def batch_norm(
-    call: Call, own: Own, x: Thing, *, num_features: int, eps: float, momentum: float | None,
+    call: Call, own: Own, x: ProgramValue, *, num_features: int, eps: float, momentum: float | None,
     affine: bool, track_running_stats: bool = True, process_group: None = None,
     ddp_gpu_size: int | None = None,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """(x - mean) / sqrt(variance + eps), by the statistics of training."""
     del num_features, affine, track_running_stats, process_group, ddp_gpu_size
     mean, variance = own.get("running_mean"), own.get("running_var")
@@ -120,9 +125,9 @@ def batch_norm(
 
 @layer("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d")
 def instance_norm(
-    call: Call, own: Own, x: Thing, *, num_features: int, eps: float, momentum: float | None,
+    call: Call, own: Own, x: ProgramValue, *, num_features: int, eps: float, momentum: float | None,
     affine: bool, track_running_stats: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """(x - mean) / sqrt(variance + eps) of each channel of each example."""
     del num_features, affine
     mean, variance = own.get("running_mean"), own.get("running_var")
@@ -134,9 +139,9 @@ def instance_norm(
 
 @layer("LayerNorm")
 def layer_norm(
-    call: Call, own: Own, x: Thing, *, normalized_shape: Sequence[int], eps: float,
+    call: Call, own: Own, x: ProgramValue, *, normalized_shape: Sequence[int], eps: float,
     elementwise_affine: bool = True,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """(x - mean) / sqrt(variance + eps) over the last axes."""
     del elementwise_affine
     shape = list(normalized_shape)
@@ -145,9 +150,14 @@ def layer_norm(
 
 @layer("RMSNorm")
 def rms_norm(
-    call: Call, own: Own, x: Thing, *, normalized_shape: Sequence[int], eps: float | None = None,
+    call: Call,
+    own: Own,
+    x: ProgramValue,
+    *,
+    normalized_shape: Sequence[int],
+    eps: float | None = None,
     elementwise_affine: bool = True,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:
     """X / sqrt(mean of squares + eps) over the last axes."""
     del elementwise_affine
     return call("rms_norm", x, list(normalized_shape), own.get("weight"), eps)
@@ -155,9 +165,9 @@ def rms_norm(
 
 @layer("GroupNorm")
 def group_norm(
-    call: Call, own: Own, x: Thing, *, num_groups: int, num_channels: int, eps: float,
+    call: Call, own: Own, x: ProgramValue, *, num_groups: int, num_channels: int, eps: float,
     affine: bool = True,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """(x - mean) / sqrt(variance + eps) over groups of channels."""
     del num_channels, affine
     return call("group_norm", x, num_groups, own.get("weight"), own.get("bias"), eps)
@@ -168,9 +178,9 @@ def group_norm(
 
 @layer(*(Variant(f"MaxPool{n}d", rank=n) for n in RANKS))
 def max_pool(
-    call: Call, own: Own, x: Thing, *, rank: int, kernel_size: Any, stride: Any = None,
+    call: Call, own: Own, x: ProgramValue, *, rank: int, kernel_size: Any, stride: Any = None,
     padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """The largest of each window."""
     del own
     name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
@@ -183,10 +193,10 @@ def max_pool(
 
 @layer(*(Variant(f"AvgPool{n}d", rank=n) for n in RANKS))
 def average_pool(
-    call: Call, own: Own, x: Thing, *, rank: int, kernel_size: Any, stride: Any = None,
+    call: Call, own: Own, x: ProgramValue, *, rank: int, kernel_size: Any, stride: Any = None,
     padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """The mean of each window."""
     del own
     kernel = _tuple(kernel_size, rank)
@@ -202,9 +212,9 @@ def average_pool(
     *(Variant(f"AdaptiveMaxPool{n}d", kind="max", rank=n) for n in RANKS),
 )
 def adaptive_pool(
-    call: Call, own: Own, x: Thing, *, kind: str, rank: int, output_size: Any,
+    call: Call, own: Own, x: ProgramValue, *, kind: str, rank: int, output_size: Any,
     return_indices: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """Pooling to a size."""
     del own
     size = [
@@ -221,14 +231,18 @@ def adaptive_pool(
 
 
 @layer("Flatten")
-def flatten(call: Call, own: Own, x: Thing, *, start_dim: int = 1, end_dim: int = -1) -> Thing:
+def flatten(
+    call: Call, own: Own, x: ProgramValue, *, start_dim: int = 1, end_dim: int = -1
+) -> ProgramValue:
     """Several axes as one."""
     del own
     return call("flatten", x, start_dim, end_dim)
 
 
 @layer("Unflatten")
-def unflatten(call: Call, own: Own, x: Thing, *, dim: int, unflattened_size: Any) -> Thing:
+def unflatten(
+    call: Call, own: Own, x: ProgramValue, *, dim: int, unflattened_size: Any
+) -> ProgramValue:
     """One axis as several."""
     del own
     return call("unflatten", x, dim, list(unflattened_size))
@@ -240,8 +254,8 @@ def unflatten(call: Call, own: Own, x: Thing, *, dim: int, unflattened_size: Any
     *(Variant(f"ReplicationPad{n}d", mode="replicate", rank=n) for n in RANKS),
 )
 def pad(
-    call: Call, own: Own, x: Thing, *, mode: str, rank: int, padding: Any, value: float = 0.0
-) -> Thing:
+    call: Call, own: Own, x: ProgramValue, *, mode: str, rank: int, padding: Any, value: float = 0.0
+) -> ProgramValue:
     """More at both ends of the last axes."""
     del own
     return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
@@ -249,9 +263,9 @@ def pad(
 
 @layer("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
 def upsample(
-    call: Call, own: Own, x: Thing, *, mode: str, size: Any = None, scale_factor: Any = None,
+    call: Call, own: Own, x: ProgramValue, *, mode: str, size: Any = None, scale_factor: Any = None,
     align_corners: bool | None = None, recompute_scale_factor: bool | None = True, name: str = "",
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """Resizing; pickles of before torch 1.6 compute the factor anew from the size."""
     del own, name
     spatial = x.read().rank - 2
@@ -273,21 +287,23 @@ def upsample(
 
 
 @layer("PixelShuffle")
-def pixel_shuffle(call: Call, own: Own, x: Thing, *, upscale_factor: int) -> Thing:
+def pixel_shuffle(call: Call, own: Own, x: ProgramValue, *, upscale_factor: int) -> ProgramValue:
     """Channels as blocks of pixels."""
     del own
     return call("pixel_shuffle", x, upscale_factor)
 
 
 @layer("PixelUnshuffle")
-def pixel_unshuffle(call: Call, own: Own, x: Thing, *, downscale_factor: int) -> Thing:
+def pixel_unshuffle(
+    call: Call, own: Own, x: ProgramValue, *, downscale_factor: int
+) -> ProgramValue:
     """Blocks of pixels as channels."""
     del own
     return call("pixel_unshuffle", x, downscale_factor)
 
 
 @layer("ChannelShuffle")
-def channel_shuffle(call: Call, own: Own, x: Thing, *, groups: int) -> Thing:
+def channel_shuffle(call: Call, own: Own, x: ProgramValue, *, groups: int) -> ProgramValue:
     """Channels of groups taken in turn."""
     del own
     return call("channel_shuffle", x, groups)
@@ -295,9 +311,9 @@ def channel_shuffle(call: Call, own: Own, x: Thing, *, groups: int) -> Thing:
 
 @layer("LocalResponseNorm")
 def local_response_norm(
-    call: Call, own: Own, x: Thing, *, size: int, alpha: float = 1e-4, beta: float = 0.75,
+    call: Call, own: Own, x: ProgramValue, *, size: int, alpha: float = 1e-4, beta: float = 0.75,
     k: float = 1.0,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """X / (k + alpha * mean of squares over near channels) ** beta."""
     del own
     rank = x.read().rank
@@ -324,7 +340,9 @@ def local_response_norm(
     "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
     "FeatureAlphaDropout",
 )  # fmt: skip
-def identity(call: Call, own: Own, x: Thing, *, p: float = 0.5, inplace: bool = False) -> Thing:
+def identity(
+    call: Call, own: Own, x: ProgramValue, *, p: float = 0.5, inplace: bool = False
+) -> ProgramValue:
     """X itself, when not training."""
     del call, own, p, inplace
     return x
@@ -340,7 +358,9 @@ def identity(call: Call, own: Own, x: Thing, *, p: float = 0.5, inplace: bool = 
     Variant("SELU", "selu of each element.", op="selu"),
     Variant("LogSigmoid", "log_sigmoid of each element.", op="log_sigmoid"),
 )
-def activation(call: Call, own: Own, x: Thing, *, op: str, inplace: bool = False) -> Thing:
+def activation(
+    call: Call, own: Own, x: ProgramValue, *, op: str, inplace: bool = False
+) -> ProgramValue:
     """A function of each element."""
     del own, inplace  # nothing else reads the input
     return call(op, x)
@@ -348,9 +368,9 @@ def activation(call: Call, own: Own, x: Thing, *, op: str, inplace: bool = False
 
 @layer("ReLU")
 def relu(
-    call: Call, own: Own, x: Thing, *, inplace: bool = False, threshold: float = 0,
+    call: Call, own: Own, x: ProgramValue, *, inplace: bool = False, threshold: float = 0,
     value: float = 0,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """The larger of x and 0; before torch 1.0 it was a threshold."""
     del own, inplace
     if threshold or value:
@@ -359,21 +379,25 @@ def relu(
 
 
 @layer("GELU")
-def gelu(call: Call, own: Own, x: Thing, *, approximate: str = "none") -> Thing:
+def gelu(call: Call, own: Own, x: ProgramValue, *, approximate: str = "none") -> ProgramValue:
     """X times the normal distribution's integral to x."""
     del own
     return call("gelu", x, approximate=approximate)
 
 
 @layer("ELU")
-def elu(call: Call, own: Own, x: Thing, *, alpha: float = 1.0, inplace: bool = False) -> Thing:
+def elu(
+    call: Call, own: Own, x: ProgramValue, *, alpha: float = 1.0, inplace: bool = False
+) -> ProgramValue:
     """X where x > 0, else alpha * (exp(x) - 1)."""
     del own, inplace
     return call("elu", x, alpha)
 
 
 @layer("CELU")
-def celu(call: Call, own: Own, x: Thing, *, alpha: float = 1.0, inplace: bool = False) -> Thing:
+def celu(
+    call: Call, own: Own, x: ProgramValue, *, alpha: float = 1.0, inplace: bool = False
+) -> ProgramValue:
     """Max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     del own, inplace
     return call("celu", x, alpha)
@@ -381,8 +405,8 @@ def celu(call: Call, own: Own, x: Thing, *, alpha: float = 1.0, inplace: bool = 
 
 @layer("LeakyReLU")
 def leaky_relu(
-    call: Call, own: Own, x: Thing, *, negative_slope: float = 0.01, inplace: bool = False
-) -> Thing:
+    call: Call, own: Own, x: ProgramValue, *, negative_slope: float = 0.01, inplace: bool = False
+) -> ProgramValue:
     """X where x > 0, else x times a slope."""
     del own, inplace
     return call("leaky_relu", x, negative_slope)
@@ -390,16 +414,18 @@ def leaky_relu(
 
 @layer("RReLU")
 def rrelu(
-    call: Call, own: Own, x: Thing, *, lower: float = 1 / 8, upper: float = 1 / 3,
+    call: Call, own: Own, x: ProgramValue, *, lower: float = 1 / 8, upper: float = 1 / 3,
     inplace: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """X where x > 0, else x times the mean slope."""
     del own, inplace
     return call("leaky_relu", x, (lower + upper) / 2)
 
 
 @layer("PReLU")
-def prelu(call: Call, own: Own, x: Thing, *, num_parameters: int = 1, init: float = 0.25) -> Thing:
+def prelu(
+    call: Call, own: Own, x: ProgramValue, *, num_parameters: int = 1, init: float = 0.25
+) -> ProgramValue:
     """X where x > 0, else x times its channel's slope."""
     del num_parameters, init
     return call("prelu", x, own["weight"])
@@ -407,9 +433,9 @@ def prelu(call: Call, own: Own, x: Thing, *, num_parameters: int = 1, init: floa
 
 @layer("Hardtanh")
 def hardtanh(
-    call: Call, own: Own, x: Thing, *, min_val: float = -1.0, max_val: float = 1.0,
+    call: Call, own: Own, x: ProgramValue, *, min_val: float = -1.0, max_val: float = 1.0,
     inplace: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """X between two bounds."""
     del own, inplace
     return call("hardtanh", x, min_val, max_val)
@@ -418,66 +444,70 @@ def hardtanh(
 # Before torch 1.0 a ReLU6 was a Hardtanh with its bounds.
 @layer("ReLU6")
 def relu6(
-    call: Call, own: Own, x: Thing, *, min_val: float = 0.0, max_val: float = 6.0,
+    call: Call, own: Own, x: ProgramValue, *, min_val: float = 0.0, max_val: float = 6.0,
     inplace: bool = False,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """X between 0 and 6."""
     return hardtanh(call, own, x, min_val=min_val, max_val=max_val, inplace=inplace)
 
 
 @layer("Threshold")
 def threshold(
-    call: Call, own: Own, x: Thing, *, threshold: float, value: float, inplace: bool = False
-) -> Thing:
+    call: Call, own: Own, x: ProgramValue, *, threshold: float, value: float, inplace: bool = False
+) -> ProgramValue:
     """X where it is above a threshold, else a value."""
     del own, inplace
     return call("threshold", x, threshold, value)
 
 
 @layer("Softplus")
-def softplus(call: Call, own: Own, x: Thing, *, beta: float = 1, threshold: float = 20) -> Thing:
+def softplus(
+    call: Call, own: Own, x: ProgramValue, *, beta: float = 1, threshold: float = 20
+) -> ProgramValue:
     """Log(1 + exp(beta * x)) / beta."""
     del own
     return call("softplus", x, beta, threshold)
 
 
 @layer("Softshrink")
-def softshrink(call: Call, own: Own, x: Thing, *, lambd: float = 0.5) -> Thing:
+def softshrink(call: Call, own: Own, x: ProgramValue, *, lambd: float = 0.5) -> ProgramValue:
     """X moved towards 0 by lambda."""
     del own
     return call("softshrink", x, lambd)
 
 
 @layer("Hardshrink")
-def hardshrink(call: Call, own: Own, x: Thing, *, lambd: float = 0.5) -> Thing:
+def hardshrink(call: Call, own: Own, x: ProgramValue, *, lambd: float = 0.5) -> ProgramValue:
     """X where it is further from 0 than lambda."""
     del own
     return call("hardshrink", x, lambd)
 
 
 @layer("Softsign")
-def softsign(call: Call, own: Own, x: Thing) -> Thing:
+def softsign(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
     """X / (1 + |x|)."""
     del own
     return call("div", x, call("add", call("abs", x), 1))
 
 
 @layer("Tanhshrink")
-def tanhshrink(call: Call, own: Own, x: Thing) -> Thing:
+def tanhshrink(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
     """X - tanh(x)."""
     del own
     return call("sub", x, call("tanh", x))
 
 
 @layer("GLU")
-def glu(call: Call, own: Own, x: Thing, *, dim: int = -1) -> Thing:
+def glu(call: Call, own: Own, x: ProgramValue, *, dim: int = -1) -> ProgramValue:
     """One half times the sigmoid of the other."""
     del own
     return call("glu", x, dim)
 
 
 @layer(Variant("Softmax", op="softmax"), Variant("LogSoftmax", op="log_softmax"))
-def softmax(call: Call, own: Own, x: Thing, *, op: str, dim: int | None = None) -> Thing:
+def softmax(
+    call: Call, own: Own, x: ProgramValue, *, op: str, dim: int | None = None
+) -> ProgramValue:
     """Softmax along an axis, or its logarithm."""
     del own
     # Without an axis: as torch.nn.functional._get_softmax_dim has it.
@@ -486,13 +516,13 @@ def softmax(call: Call, own: Own, x: Thing, *, op: str, dim: int | None = None) 
 
 
 @layer("Softmin")
-def softmin(call: Call, own: Own, x: Thing, *, dim: int | None = None) -> Thing:
+def softmin(call: Call, own: Own, x: ProgramValue, *, dim: int | None = None) -> ProgramValue:
     """Softmax of -x."""
     return softmax(call, own, call("neg", x), op="softmax", dim=dim)
 
 
 @layer("Softmax2d")
-def softmax_2d(call: Call, own: Own, x: Thing) -> Thing:
+def softmax_2d(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
     """Softmax along the channels."""
     del own
     return call("softmax", x, -3)
@@ -503,11 +533,11 @@ def softmax_2d(call: Call, own: Own, x: Thing) -> Thing:
 
 @layer("LSTM", "GRU", "RNN")
 def recurrent(
-    call: Call, own: Own, x: Thing, *, mode: str, input_size: int, hidden_size: int,
+    call: Call, own: Own, x: ProgramValue, *, mode: str, input_size: int, hidden_size: int,
     num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0,
     bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
     dropout_state: Any = None,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """A recurrent layer that starts from zeros; what it returns is a tuple, as torch's."""
     del input_size, dropout, dropout_state, nonlinearity  # `mode` says the last
     names = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
@@ -537,7 +567,7 @@ def recurrent(
     return (made[0], (made[1], made[2])) if mode == "LSTM" else (made[0], made[1])
 
 
-def _batch(call: Call, x: Reference, *, batch_first: bool) -> list[Thing]:
+def _batch(call: Call, x: Reference, *, batch_first: bool) -> list[ProgramValue]:
     """Return the size of a sequence's batch, if it has one."""
     if x.read().rank != 3:
         return []

@@ -6,9 +6,9 @@ from string import ascii_lowercase, ascii_uppercase
 from converter.lower.graph import Dim
 from converter.lower.torch.arithmetic import scaled
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar, Tensors
 from converter.lower.torch.promotion import kind, result_type
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar, Tensors
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
 

@@ -26,7 +26,7 @@ def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> G
 
         return lower_exported(bundle, opset=opset, inputs=inputs)
     if kind == "torchscript":
-        from converter.lower.torch.script import lower_script
+        from converter.lower.torch.script.lowering import lower_script
 
         return lower_script(bundle, opset=opset, inputs=inputs)
     if kind == "torch_modules":

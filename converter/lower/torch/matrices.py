@@ -7,11 +7,11 @@ from converter.lower import dims
 from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
-from converter.lower.torch.linear import product
+from converter.lower.torch.linear import product, tensordot
+from converter.lower.torch.program_values import Tensors
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Tensors
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -104,8 +104,6 @@ def inner(op: Context, self: Value, other: Value) -> Value:
     if not a.rank or not b.rank:
         return op.mul(a, b)
     if a.rank > 2 or b.rank > 2:
-        from converter.lower.torch.linear import tensordot
-
         return tensordot(op, a, b, [-1], [-1])
     return product(op, a, b.transposed([1, 0]) if b.rank == 2 else b)
 
@@ -318,6 +316,21 @@ def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N8
     if mode == "r":
         raise Unsupported("mode = 'r'")
     return list(linalg.qr(op, A, full=mode == "complete"))
+
+
+@aten("qr")
+def qr_of(op: Context, self: Value, some: bool = True) -> list[Value]:
+    """An orthogonal and an upper triangular factor of matrices."""
+    return qr(op, self, "reduced" if some else "complete")
+
+
+@aten("svd")
+def svd_of(
+    op: Context, self: Value, some: bool = True, compute_uv: bool = True
+) -> list[Value | Unsupported]:
+    """The singular values of matrices, without vectors."""
+    first, values, second = svd(op, self, not some, compute_uv)
+    return [first, values, second]
 
 
 @aten("linalg_svdvals")

@@ -12,13 +12,14 @@ from typing import Any
 from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script import finished, walks
-from converter.lower.torch.script_calls import DAMAGE, call_op
-from converter.lower.torch.script_inputs import Arguments, Met, Probe
-from converter.lower.torch.script_source import Function, Parameter, Source
-from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
-from converter.lower.torch.script_walk import Walker
+from converter.lower.torch.script.inputs import Arguments, Met, Probe
+from converter.lower.torch.script.interpreter import ScriptInterpreter
+from converter.lower.torch.script.lowering import finished, walks
+from converter.lower.torch.script.op_calls import DAMAGE, call_op
+from converter.lower.torch.script.source import Function, Parameter, Source
+from converter.lower.torch.script.values import UNKNOWN, Unknown
 from converter.lower.unsupported import Unsupported
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
@@ -133,12 +134,12 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
     def walk(arguments: Arguments) -> Graph:
         op = Context(Graph("forward", opset), bundle.weights)
         objects = Objects(Instance("", {}, ""))
-        walker = Walker(op, Source({}), objects, {}, NEWEST)
-        (given,) = arguments.made(walker, forward)
-        made = _Chain(walker, modules).module(root, given)
-        if not walker.findings:
+        interpreter = ScriptInterpreter(op, Source({}), objects, {}, NEWEST)
+        (given,) = arguments.made(interpreter, forward)
+        made = _Chain(interpreter, modules).module(root, given)
+        if not interpreter.findings:
             arguments.unanswered([given])
-        return finished(walker, made, arguments, "")
+        return finished(interpreter, made, arguments, "")
 
     return walks(walk, inputs)
 
@@ -184,18 +185,18 @@ def _joined(path: str, name: str) -> str:
 class _Chain:
     """Builds modules, one after another."""
 
-    def __init__(self, walker: Walker, modules: Modules) -> None:
-        self.walker = walker
+    def __init__(self, interpreter: ScriptInterpreter, modules: Modules) -> None:
+        self.interpreter = interpreter
         self.modules = modules
         self.base = modules.root()  # what torch runs: within the wrappers around it
 
-    def module(self, path: str, x: Thing, depth: int = 0) -> Thing:
+    def module(self, path: str, x: ProgramValue, depth: int = 0) -> ProgramValue:
         """Return what a module yields."""
         if depth > DEEPEST:
             raise LimitError(f"modules nested more than {DEEPEST} deep", where=path[:200])
         entry = self.modules.entries[path]
         kind, _ = _kind(entry)
-        self.walker.at = f"{path or '(root)'} ({kind})"
+        self.interpreter.at = f"{path or '(root)'} ({kind})"
         if isinstance(x, Unknown):
             return UNKNOWN
         try:
@@ -204,14 +205,14 @@ class _Chain:
                 return self._inside(path, entry, kind, x, depth)
             made = self._layer(path, entry, kind, x)
         except Unsupported as gap:
-            self.walker.found(kind, str(gap))
+            self.interpreter.found(kind, str(gap))
             return UNKNOWN
         self._trace(path, kind, made)
         return made
 
     def _inside(
-        self, path: str, entry: Mapping[str, Any], kind: str, x: Thing, depth: int
-    ) -> Thing:
+        self, path: str, entry: Mapping[str, Any], kind: str, x: ProgramValue, depth: int
+    ) -> ProgramValue:
         names = self.modules.children[path]
         if kind in WRAPPERS:
             if len(names) != 1 or names[0] not in INNER:
@@ -229,13 +230,13 @@ class _Chain:
             x = self.module(inside, x, depth + 1)
         return x
 
-    def _trace(self, path: str, kind: str, made: Thing) -> None:
+    def _trace(self, path: str, kind: str, made: ProgramValue) -> None:
         """Note which value a layer's output is: torch knows the layer by this path."""
         if isinstance(made, Reference):
             value = made.read()
             layer = path.removeprefix(f"{self.base}.") if path != self.base else ""
             trace = Trace(layer, kind, 0, value.name, value.stored)
-            self.walker.op.graph.traces.append(trace)
+            self.interpreter.op.graph.traces.append(trace)
 
     def _check_hooks(self, path: str, entry: Mapping[str, Any]) -> None:
         for hook in HOOKS:
@@ -252,20 +253,22 @@ class _Chain:
         names = {p.partition(".")[0] for p in inside}
         return sorted(names - IGNORED - {"(root)", *self.modules.children[path]})
 
-    def _layer(self, path: str, entry: Mapping[str, Any], kind: str, x: Thing) -> Thing:
+    def _layer(
+        self, path: str, entry: Mapping[str, Any], kind: str, x: ProgramValue
+    ) -> ProgramValue:
         row = LAYERS[kind]
         unknown = [*row.unknown(entry), *self._opaque(path)]
         if unknown:
             raise Unsupported(f"attribute {unknown[0]}")
         own = {
-            name: Reference.to(self.walker.op.weight(tensor))
+            name: Reference.to(self.interpreter.op.weight(tensor))
             for name, tensor in self.modules.tensors.get(path, {}).items()
         }
 
-        def call(name: str, *args: Thing, **kwargs: Thing) -> Thing:
-            return call_op(self.walker, f"torch.{name}", list(args), kwargs)
+        def call(name: str, *args: ProgramValue, **kwargs: ProgramValue) -> ProgramValue:
+            return call_op(self.interpreter, f"torch.{name}", list(args), kwargs)
 
-        with self.walker.op.scope(path or kind):
+        with self.interpreter.op.scope(path or kind):
             try:
                 return row.handler(call, own, x, **row.known(entry))
             except DAMAGE as e:

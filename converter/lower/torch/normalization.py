@@ -6,10 +6,12 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.html#normalization-layers
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from converter.lower import dims
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -93,7 +95,7 @@ def native_batch_norm(
     del momentum
     if training:
         return [*_by_batch(op, input, weight, bias, eps)]
-    empty = op.constant([], "float32")
+    empty = op.constant([], "float64" if input.dtype == "float64" else "float32")
     return [normalised(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
@@ -143,8 +145,6 @@ def _layer(
         sides = [n for n in shape if isinstance(n, int)]
         if len(sides) != len(shape) or math.prod(sides) > MOST_CHANNELS:
             raise Unsupported("a layer normalisation of a shape that is not known")
-        import numpy as np
-
         weight = op.constant(np.ones(sides, x.dtype if x.dtype != "bfloat16" else "float32"))
         weight = op.cast(weight, x.dtype)
     inputs = [
@@ -152,9 +152,8 @@ def _layer(
         op.cast(weight, x.dtype),
         None if bias is None else op.cast(bias, x.dtype),
     ]
-    kind = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     return op.node(
-        "LayerNormalization", inputs, [(x.dtype, x.shape), (kind, kept), (kind, kept)],
+        "LayerNormalization", inputs, [(x.dtype, x.shape), ("float32", kept), ("float32", kept)],
         attributes={"axis": axes[0], "epsilon": float(eps)},
     )  # fmt: skip
 
@@ -175,7 +174,13 @@ def native_layer_norm(
     eps: float,
 ) -> list[Value]:  # fmt: skip
     """The last axes made to have mean 0 and variance 1; also the mean, and 1 / the deviation."""
-    return _layer(op, input, normalized_shape, weight, bias, eps)
+    found = _layer(op, input, normalized_shape, weight, bias, eps)
+    if input.dtype != "float64":  # of which ONNX's operator has float32 statistics
+        return found
+    axes = list(range(input.rank - len(normalized_shape), input.rank))
+    _, mean, variance = _centred(op, input, axes)
+    deviation = op.unary("Sqrt", op.add(variance, eps))
+    return [found[0], mean, op.unary("Reciprocal", deviation)]
 
 
 @aten("rms_norm")
@@ -198,8 +203,6 @@ def fused_rms_norm(
 def _rms(
     op: Context, x: Value, shape: Ints, weight: Value | None, eps: float | None
 ) -> tuple[Value, Value]:
-    import numpy as np
-
     kind = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     wide = op.cast(x, kind)
     axes = list(range(x.rank - len(shape), x.rank))

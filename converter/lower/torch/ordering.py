@@ -6,11 +6,12 @@ from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.cumulative import accumulate
 from converter.lower.ops.elementwise import logaddexp
+from converter.lower.scan import scan
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Scalar, integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -117,8 +118,9 @@ def quantile(
             raise Unsupported("shares that are computed from the inputs")
         shares = [float(n) for n in known.reshape(-1)]
     x = op.named(self)
-    if dim is None:
+    if dim is None or x.rank == 0:
         x = op.reshape(x, (dims.product(x.shape),))
+        dim, keepdim = None, keepdim and self.rank > 0
     axis = x.axis(dim if dim is not None else 0)
     count = x.shape[axis]
     if not isinstance(count, int):
@@ -185,7 +187,6 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
 
 def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
     """Return running products along an axis of any size."""
-    from converter.lower.scan import scan
 
     def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
         made = op.plain(op.shaped(op.mul(before[0], parts[0]), before[0].shape))
@@ -198,7 +199,7 @@ def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
 
 
 def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
-    """Return the extreme of each element and those before it; where it is stays a gap."""
+    """Return the extreme of each element and those before it."""
     if x.rank == 0:
         return [x]
     axis = x.axis(dim)
@@ -211,16 +212,30 @@ def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
     return [op.concat(found, axis)]
 
 
+def _running_with_place(op: Context, which: str, x: Value, dim: int) -> list[Value]:
+    """Return running extremes, and the last place of each so far."""
+    (found,) = _running(op, which, x, dim)
+    if x.rank == 0:
+        return [found, op.constant(0, "int64")]
+    axis = x.axis(dim)
+    others = [i for i in range(x.rank) if i != axis]
+    places = op.unsqueeze(op.range(x.shape[axis]), others)
+    is_new = op.elementwise("Equal", x, found)
+    if x.is_float:
+        is_new = op.elementwise("Or", is_new, op.unary("IsNaN", x))
+    return [found, *_running(op, "Max", op.where(is_new, places, op.constant(0, "int64")), dim)]
+
+
 @aten("cummax")
 def cummax(op: Context, self: Value, dim: int) -> list[Value]:
-    """The largest so far; not where it is."""
-    return _running(op, "Max", self, dim)
+    """The largest so far, and where the last of them is."""
+    return _running_with_place(op, "Max", self, dim)
 
 
 @aten("cummin")
 def cummin(op: Context, self: Value, dim: int) -> list[Value]:
-    """The smallest so far; not where it is."""
-    return _running(op, "Min", self, dim)
+    """The smallest so far, and where the last of them is."""
+    return _running_with_place(op, "Min", self, dim)
 
 
 @aten("logcumsumexp")
@@ -237,14 +252,19 @@ def diff(
     append: Value | None = None,
 ) -> Value:  # fmt: skip
     """Differences of neighbours."""
-    if prepend is not None or append is not None:
-        raise Unsupported("differences with more at the ends")
-    x = op.named(self)
-    axis = x.axis(dim)
-    for _ in range(n):
+    if n == 0:
+        return op.outer(self)
+    parts = [part for part in (prepend, self, append) if part is not None]
+    axis = self.axis(dim)
+    x = op.named(op.concat(together(op, parts), axis) if len(parts) > 1 else self)
+    whole = x.shape[axis]
+    for _ in range(min(n, whole) if isinstance(whole, int) else n):
         count = x.shape[axis]
         second, first = op.cut(x, axis, 1, count), op.cut(x, axis, 0, dims.sub(count, 1))
-        x = op.shaped(op.sub(op.shaped(second, first.shape), first), first.shape)
+        second = op.shaped(second, first.shape)
+        is_bool = x.dtype == "bool"
+        apart = op.elementwise("Xor", second, first) if is_bool else op.sub(second, first)
+        x = op.shaped(apart, first.shape)
     return x
 
 
@@ -329,7 +349,7 @@ def bincount(op: Context, self: Value, weights: Value | None = None, minlength: 
     most = op.node("ReduceMax", [op.cast(self, "int64"), op.constant([0], "int64")],
                    [("int64", (1,))], attributes={"keepdims": 1})[0]  # fmt: skip
     length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
-    dtype = "int64" if weights is None else "float64" if weights.dtype == "float64" else "float32"
+    dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"
     zero = op.constant([0], dtype)
     zeros = op.emit("Expand", zero, length, dtype=dtype, shape=(None,))
     given = op.emit("Expand", op.constant([1], dtype), op.size(self, 0), dtype=dtype,
@@ -346,11 +366,11 @@ def unique2(
     op: Context, self: Value, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """Elements that differ, where each is among them, and how often."""
-    del return_inverse, return_counts
+    """Elements that differ, where each is among them, and how often; torch sorts them always."""
+    del sorted, return_inverse, return_counts
     x = op.named(self)
     count = dims.product(x.shape)
     flat = op.reshape(x, (count,))
     outputs = [(x.dtype, (None,)), ("int64", (None,)), ("int64", (count,)), ("int64", (None,))]
-    made = op.node("Unique", [flat], outputs, attributes={"sorted": int(sorted)})
+    made = op.node("Unique", [flat], outputs, attributes={"sorted": 1})
     return [op.named(made[0]), op.reshape(made[2], x.shape), made[3]]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from converter.lower import dims
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Scalar
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -38,6 +38,10 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     x = op.named(x)
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
         return _padded_by_sizes(op, x, pad, value or 0.0)
+    if mode in MODES and any(isinstance(n, int) and n < 0 for n in pad):
+        # The edge is that of the whole tensor: what is taken away goes last.
+        whole = padded(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
+        return padded(op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value)
     before, behind = _ends(x, pad)
     for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
         if one < 0 or other < 0:

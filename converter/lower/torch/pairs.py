@@ -55,11 +55,11 @@ class Pair(Compound):
         return self.each(lambda part: part.transposed(order))
 
 
-def is_complex(thing: Any) -> bool:
-    """Tell whether a thing is a complex number or tensor, or has one inside."""
-    if isinstance(thing, list | tuple):
-        return any(is_complex(one) for one in thing)
-    return isinstance(thing, Pair | complex)
+def is_complex(value: Any) -> bool:
+    """Return whether a value is a complex number or tensor, or has one inside."""
+    if isinstance(value, list | tuple):
+        return any(is_complex(one) for one in value)
+    return isinstance(value, Pair | complex)
 
 
 def weight(op: Builder, tensor: str) -> Value:

@@ -16,9 +16,10 @@ from converter.lower.ops import pool
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
+from converter.lower.torch.program_values import Int, Ints, numbers
 from converter.lower.torch.promotion import kind
+from converter.lower.torch.reductions import place_of
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -94,6 +95,8 @@ def _max_pool(
     attributes: dict[str, Attribute] = {
         "kernel_shape": how.size, "strides": how.step, "pads": how.pads, "dilations": how.spread,
     }  # fmt: skip
+    if any(p >= k for p, k in zip(how.pads, [*how.size, *how.size], strict=True)):
+        raise Unsupported("padding that is no smaller than the kernel, which onnxruntime refuses")
     given = op.outer(images)
     wide = given if kind(given.dtype) == 2 or given.dtype in ("int8", "uint8") else None
     if wide is None:
@@ -188,8 +191,6 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
     if len(steps) == rank:
         return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)
     if all(t == 1 for t in targets):
-        from converter.lower.torch.reductions import place_of
-
         flat = op.reshape(x, (*x.shape[:-rank], dims.product(spatial)))
         values = op.reduce("ReduceMax", flat, [-1])
         found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]

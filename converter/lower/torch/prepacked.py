@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
+from converter.lower.torch.program_values import Ints, ProgramValue, numbers
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Ints, Thing, numbers
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -38,10 +38,10 @@ class Layer:
     high: float | None = None
 
 
-def _layer(thing: Thing) -> Layer:
-    if not isinstance(thing, Layer):
+def _layer(value: ProgramValue) -> Layer:
+    if not isinstance(value, Layer):
         raise Unsupported("weights that are not packed")
-    return thing
+    return value
 
 
 def _held(op: Context, x: Value, layer: Layer) -> Value:
@@ -96,14 +96,14 @@ def conv2d_transpose_clamp_prepack(
 
 
 @aten("prepacked.linear_clamp_run")
-def linear_clamp_run(op: Context, x: Value, weights: Thing) -> Value:
+def linear_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
     """X @ weight.T + bias, held between two bounds."""
     layer = _layer(weights)
     return _held(op, linear(op, x, layer.weight, layer.bias), layer)
 
 
 @aten("prepacked.conv2d_clamp_run")
-def conv2d_clamp_run(op: Context, x: Value, weights: Thing) -> Value:
+def conv2d_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
     """Cross-correlation of images, held between two bounds."""
     layer = _layer(weights)
     stride, padding, dilation = layer.spaced
@@ -115,7 +115,7 @@ def conv2d_clamp_run(op: Context, x: Value, weights: Thing) -> Value:
 
 
 @aten("prepacked.conv2d_transpose_clamp_run")
-def conv2d_transpose_clamp_run(op: Context, x: Value, weights: Thing) -> Value:
+def conv2d_transpose_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
     """The transpose of cross-correlation of images, held between two bounds."""
     layer = _layer(weights)
     stride, padding, dilation = layer.spaced

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from converter.lower.torch.context import Context
-from converter.lower.torch.things import Number, Scalar, Size
+from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -67,26 +67,26 @@ def _bits(dtype: str) -> int:
     return int("".join(c for c in dtype if c.isdigit()))
 
 
-def number_type(thing: Scalar) -> str:
+def number_type(operand: Scalar) -> str:
     """Return the dtype that a number would have as a tensor."""
-    if isinstance(thing, bool):
+    if isinstance(operand, bool):
         return "bool"
-    if isinstance(thing, int | Size):
+    if isinstance(operand, int | Size):
         return "int64"
-    if isinstance(thing, Number):
-        found = thing.value.dtype
+    if isinstance(operand, Number):
+        found = operand.value.dtype
         return DEFAULT if kind(found) == 2 else found
     return DEFAULT
 
 
-def result_type(*things: Operand) -> str:
+def result_type(*operands: Operand) -> str:
     """Return the dtype of an operation of tensors and numbers."""
     groups: list[str | None] = [None, None, None]  # with axes, without, numbers
-    for thing in things:
-        if isinstance(thing, Value):
-            place, dtype = (0 if thing.rank else 1), thing.dtype
+    for value in operands:
+        if isinstance(value, Value):
+            place, dtype = (0 if value.rank else 1), value.dtype
         else:
-            place, dtype = 2, number_type(thing)
+            place, dtype = 2, number_type(value)
         before = groups[place]
         groups[place] = dtype if before is None else joined(before, dtype)
     found = _over(groups[0], _over(groups[1], groups[2]))
@@ -111,7 +111,7 @@ def floating(dtype: str) -> str:
     return dtype if kind(dtype) == 2 else DEFAULT
 
 
-def together(op: Context, things: Sequence[Operand], dtype: str | None = None) -> list[Value]:
+def together(op: Context, operands: Sequence[Operand], dtype: str | None = None) -> list[Value]:
     """Return operands as tensors of the dtype that they are computed in."""
-    to = dtype or result_type(*things)
-    return [op.cast(t, to) if isinstance(t, Value) else op.scalar(t, to) for t in things]
+    to = dtype or result_type(*operands)
+    return [op.cast(t, to) if isinstance(t, Value) else op.scalar(t, to) for t in operands]

@@ -69,11 +69,11 @@ class Packed:
     transposed: bool = False
 
 
-def is_quantised(thing: Any) -> bool:
-    """Tell whether a thing is a quantised tensor, or has one inside."""
-    if isinstance(thing, list | tuple):
-        return any(is_quantised(one) for one in thing)
-    return isinstance(thing, Quantised)
+def is_quantised(value: Any) -> bool:
+    """Return whether a value is a quantised tensor, or has one inside."""
+    if isinstance(value, list | tuple):
+        return any(is_quantised(one) for one in value)
+    return isinstance(value, Quantised)
 
 
 def numbers(x: Value) -> Value:

@@ -15,6 +15,8 @@ from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
+from converter.lower.torch.normalization import batch_norm
+from converter.lower.torch.program_values import Ints, ProgramValue, Scalar, Tensors
 from converter.lower.torch.quanta import (
     BOUNDS,
     Packed,
@@ -25,7 +27,6 @@ from converter.lower.torch.quanta import (
     quantised,
 )
 from converter.lower.torch.table import Row, aten
-from converter.lower.torch.things import Ints, Scalar, Tensors, Thing
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -63,7 +64,7 @@ def own(*names: str) -> Callable[[F], F]:
     return enter
 
 
-def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
     """Return what an op yields, of which any argument is quantised.
 
     Raises:
@@ -87,13 +88,13 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     raise Unsupported(OF_COMPOUNDS)
 
 
-def _again(x: Quantised, made: Thing) -> Thing:
+def _again(x: Quantised, made: ProgramValue) -> ProgramValue:
     if isinstance(made, list):
         return [_again(x, one) if isinstance(one, Value) and one.is_float else one for one in made]
     return x.moved(made)
 
 
-def _requantised(op: Context, made: Thing, like: Quantised) -> Quantised:
+def _requantised(op: Context, made: ProgramValue, like: Quantised) -> Quantised:
     if not isinstance(made, Value) or not like.scale:
         raise Unsupported(OF_COMPOUNDS)
     return quantised(op, made, like.scale, like.zero_point, like.dtype)
@@ -182,17 +183,17 @@ RANKS = (1, 2, 3)
 # -- layers ----------------------------------------------------------------------------------------
 
 
-def _packed(thing: Thing) -> Packed:
-    if not isinstance(thing, Packed):
+def _packed(value: ProgramValue) -> Packed:
+    if not isinstance(value, Packed):
         raise Unsupported("weights that are not packed")
-    return thing
+    return value
 
 
 @aten(
     Variant("quantized.linear", rectified=False), Variant("quantized.linear_relu", rectified=True)
 )
 def quantised_linear(
-    op: Context, x: Value, weights: Thing, scale: float, zero_point: int, *, rectified: bool,
+    op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A quantised product with weights; with `relu`, what is above zero of it."""
     packed = _packed(weights)
@@ -220,9 +221,15 @@ def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
     *(Variant(f"quantized.conv_transpose{n}d", rank=n, rectified=False) for n in RANKS),
 )
 def convolution(
-    op: Context, qx: Value, packed_weight: Thing, output_scale: float, output_zero_point: int, *,
-    rank: int, rectified: bool,
-) -> Value:  # fmt: skip
+    op: Context,
+    qx: Value,
+    packed_weight: ProgramValue,
+    output_scale: float,
+    output_zero_point: int,
+    *,
+    rank: int,
+    rectified: bool,
+) -> Value:
     """A quantised convolution; with `relu`, what is above zero of it."""
     made = _convolved(op, qx, _packed(packed_weight), rank)
     if rectified:
@@ -238,7 +245,7 @@ def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Pac
 
 
 @aten("quantized.linear_unpack", "quantized.linear_unpack_fp16")
-def linear_unpack(op: Context, weights: Thing) -> list[Thing]:
+def linear_unpack(op: Context, weights: ProgramValue) -> list[ProgramValue]:
     """The weights of a quantised product, and its bias."""
     del op
     packed = _packed(weights)
@@ -388,8 +395,6 @@ def normalization(
     eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A quantised normalisation of channels; with `relu`, what is above zero of it."""
-    from converter.lower.torch.normalization import batch_norm
-
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
@@ -441,7 +446,7 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
     Variant("quantized.linear_relu_dynamic", rectified=True),
 )
 def dynamic_linear_of_packed(
-    op: Context, x: Value, weights: Thing, reduce_range: bool = False, *, rectified: bool,
+    op: Context, x: Value, weights: ProgramValue, reduce_range: bool = False, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A product with quantised weights; with `relu`, what is above zero of it."""
     made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
@@ -449,7 +454,7 @@ def dynamic_linear_of_packed(
 
 
 @aten("quantized.linear_dynamic_fp16")
-def linear_dynamic_fp16(op: Context, x: Value, weights: Thing) -> Value:
+def linear_dynamic_fp16(op: Context, x: Value, weights: ProgramValue) -> Value:
     """A product with weights that were stored with less precision."""
     packed = _packed(weights)
     half = op.cast(op.cast(numbers(packed.weight), "float16"), "float32")

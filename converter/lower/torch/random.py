@@ -9,9 +9,10 @@ from dataclasses import replace
 from converter.lower.builder import element_type
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
+from converter.lower.torch.ordering import argsort
+from converter.lower.torch.program_values import Int, Ints, Number, Scalar
 from converter.lower.torch.promotion import DEFAULT, kind
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Number, Scalar
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -109,8 +110,6 @@ def randint_like_low(
 @aten("randperm", "randperm.generator")
 def randperm(op: Context, n: Int, dtype: str | None = None) -> Value:
     """Numbers up to a bound in any order: another one than torch's."""
-    from converter.lower.torch.ordering import argsort
-
     return op.cast(argsort(op, uniform_of(op, "randperm", [n], "float32")), dtype or "int64")
 
 

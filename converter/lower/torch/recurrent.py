@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from converter.lower import dims
 from converter.lower.graph import Attribute
+from converter.lower.scan import scan
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
+from converter.lower.torch.program_values import Tensors
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Tensors
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -157,8 +158,6 @@ def _projected(
     op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], *, has_biases: bool
 ) -> tuple[Value, list[Value]]:
     """Return what one LSTM layer yields whose outputs are products of what ONNX's would be."""
-    from converter.lower.scan import scan
-
     outputs: list[Value] = []
     ends: list[list[Value]] = [[], []]
     for i, side in enumerate(sides):

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.torch.context import Context
-from converter.lower.torch.promotion import floating, kind
+from converter.lower.torch.program_values import Scalar
+from converter.lower.torch.promotion import floating, kind, result_type, together
+from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value
+from converter.lower.values import Value, broadcast
 
 Axes = int | Sequence[int] | None
 
@@ -353,29 +354,6 @@ def vector_norm(
     return norm_of(op, x, _power(ord), dim, keepdim=keepdim)
 
 
-@aten("linalg_norm")
-def linalg_norm(
-    op: Context, self: Value, ord: Scalar | None = None, dim: Axes = None,
-    keepdim: bool = False, dtype: str | None = None,
-) -> Value:  # fmt: skip
-    """The p-norm of vectors, or the root of the sum of a matrix's squares."""
-    axes = axes_of(self, dim)
-    if ord is not None and len(axes) != 1:
-        raise Unsupported(f"a matrix's norm of {ord!r}")
-    return vector_norm(op, self, 2 if ord is None else ord, dim, keepdim, dtype)
-
-
-@aten("linalg_norm.ord_str")
-def linalg_norm_by_name(
-    op: Context, self: Value, ord: str = "fro", dim: Axes = None, keepdim: bool = False,
-    dtype: str | None = None,
-) -> Value:  # fmt: skip
-    """The root of the sum of a matrix's squares."""
-    if ord != "fro":
-        raise Unsupported(f"a matrix's norm of {ord!r}")
-    return vector_norm(op, self, 2, dim, keepdim, dtype)
-
-
 @aten("frobenius_norm.dim")
 def frobenius_norm(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
     """The root of the sum of squares along axes."""
@@ -387,18 +365,21 @@ def pairwise_distance(
     op: Context, x1: Value, x2: Value, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Value:
     """The p-norm of differences along the last axis."""
-    return norm_of(op, op.add(op.sub(x1, x2), eps), p, [-1], keepdim=keepdim)
+    a, b = together(op, [x1, x2], floating(result_type(x1, x2)))
+    return norm_of(op, op.add(op.sub(a, b), eps), p, [-1], keepdim=keepdim)
 
 
 @aten("cosine_similarity")
 def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
     """The cosine of the angle between vectors along an axis."""
-    least = op.constant(eps, x1.dtype)
+    first, second = together(op, [x1, x2], floating(result_type(x1, x2)))
+    shape = broadcast(op.named(first).shape, op.named(second).shape)
+    least = op.constant(eps, first.dtype)
     sides = [
         op.div(x, op.elementwise("Max", norm_of(op, x, 2.0, [dim], keepdim=True), least))
-        for x in (x1, x2)
+        for x in (op.expand(first, shape), op.expand(second, shape))
     ]
-    return op.reduce("ReduceSum", op.mul(*sides), [dim])
+    return reduced(op, "ReduceSum", op.mul(*sides), [dim], keepdim=False)
 
 
 @aten("_euclidean_dist")
@@ -428,8 +409,6 @@ def count_nonzero(op: Context, self: Value, dim: Axes = None) -> Value:
 @aten("trace")
 def trace(op: Context, self: Value) -> Value:
     """The sum of a matrix's diagonal."""
-    from converter.lower.torch.shaping import diagonal
-
     return total(op, diagonal(op, self))
 
 
@@ -437,22 +416,3 @@ def trace(op: Context, self: Value) -> Value:
 def dist(op: Context, self: Value, other: Value, p: Scalar = 2) -> Value:
     """The p-norm of a - b."""
     return norm_of(op, op.sub(self, other), _power(p), None, keepdim=False)
-
-
-@aten("mse_loss")
-def mse_loss(op: Context, self: Value, target: Value, reduction: int = 1) -> Value:
-    """The square of the difference: each, their mean, or their sum."""
-    apart = op.sub(self, target)
-    return _loss(op, op.mul(apart, apart), reduction)
-
-
-@aten("l1_loss")
-def l1_loss(op: Context, self: Value, target: Value, reduction: int = 1) -> Value:
-    """The size of the difference: each, their mean, or their sum."""
-    return _loss(op, op.unary("Abs", op.sub(self, target)), reduction)
-
-
-def _loss(op: Context, x: Value, reduction: int) -> Value:
-    if reduction == 0:
-        return x
-    return reduced(op, "ReduceMean" if reduction == 1 else "ReduceSum", x, None, keepdim=False)

@@ -15,8 +15,8 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.ops import resize_computed as resize
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Floats, Int, Ints, as_list, integer
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Floats, Int, Ints, integer, several
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -300,7 +300,7 @@ def interpolate(
     if mode not in HOW:
         raise Unsupported(f"mode = {mode!r}")
     rank = input.rank - 2
-    target = None if size is None else several(size, rank)
+    target = None if size is None else as_list(size, rank)
     scales: Sequence[float | None] | None = None
     if scale_factor is not None:
         given = [scale_factor] * rank if isinstance(scale_factor, int | float) else scale_factor

@@ -10,12 +10,12 @@ from converter.lower.graph import Attribute
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.indexing import MASKS, places_of, spread_masks
+from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import END, bound
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Scalar
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, inverse
+from converter.lower.values import Value, broadcast, inverse
 
 REDUCTIONS = {
     "sum": "add",
@@ -85,6 +85,12 @@ def _put(
     op: Context, x: Value, axis: int, places: Value, part: Value, reduction: str = "none"
 ) -> Value:
     """Return x with slices along an axis replaced, those of the part at these places."""
+    places = op.reshape(places, (1,)) if places.rank == 0 else places
+    if x.rank == 0:
+        wide, part = op.reshape(x, (1,)), op.reshape(part, (1,))
+        return op.reshape(_put(op, wide, 0, places, part, reduction), ())
+    if part.rank < x.rank:  # one slice
+        part = op.unsqueeze(part, [axis])
     order = [axis, *(i for i in range(x.rank) if i != axis)]
     turned, source = op.plain(x.transposed(order)), op.plain(part.transposed(order))
     shape = (*op.named(places).shape, *turned.shape[1:])
@@ -95,10 +101,15 @@ def _put(
     return made.transposed(inverse(order))
 
 
+def _axis(x: Value, dim: int) -> int:
+    """Return an axis; a tensor without axes is taken as one of one element."""
+    return x.axis(dim) if x.rank else 0
+
+
 @aten("index_copy")
 def index_copy(op: Context, self: Value, dim: int, index: Value, source: Value) -> Value:
     """The tensor, with slices along an axis replaced."""
-    return _put(op, op.named(self), self.axis(dim), index, source)
+    return _put(op, op.named(self), _axis(self, dim), index, source)
 
 
 @aten("index_add")
@@ -107,17 +118,16 @@ def index_add(
 ) -> Value:
     """The tensor, with something added to slices along an axis."""
     part = source if alpha == 1 else op.mul(source, op.scalar(alpha, source.dtype))
-    return _put(op, op.named(self), self.axis(dim), index, part, "add")
+    return _put(op, op.named(self), _axis(self, dim), index, part, "add")
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(op: Context, self: Value, dim: int, index: Value, value: Scalar | Value) -> Value:
     """The tensor, with one number in slices along an axis."""
     x = op.named(self)
-    axis = x.axis(dim)
     (number,) = together(op, [value], x.dtype)
     wide = op.reshape(number, (1,) * x.rank)
-    return _put(op, x, axis, index, wide)
+    return _put(op, x, _axis(x, dim), index, wide)
 
 
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
@@ -227,7 +237,35 @@ def scatter_reduce(
     """The tensor, with elements along an axis joined with others."""
     if not include_self:
         return _of_others(op, self, dim, index, src, reduce)
+    if reduce == "mean":
+        return _mean_with(op, self, dim, index, src)
     return _scattered(op, self, dim, index, src, _reduction(reduce))
+
+
+def _mean_with(op: Context, x: Value, dim: int, index: Value, src: Value) -> Value:
+    """Return the means of elements and others."""
+    if not x.is_float:
+        raise Unsupported("means of integers")
+    ones = op.filled(op.named(x).shape, 1, x.dtype)
+    more = op.filled(op.named(index).shape, 1, x.dtype)
+    count = _scattered(op, ones, dim, index, more, "add")
+    return op.div(_scattered(op, x, dim, index, src, "add"), count)
+
+
+@aten("index_reduce")
+def index_reduce(
+    op: Context, self: Value, dim: int, index: Value, source: Value, reduce: str,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    """The tensor, with slices along an axis joined with others."""
+    if self.rank == 0:
+        wide = [op.reshape(v, (1,)) for v in (self, index, source)]
+        return op.reshape(index_reduce(op, wide[0], 0, wide[1], wide[2], reduce, include_self), ())
+    axis = self.axis(dim)
+    places = op.reshape(index, (1,)) if index.rank == 0 else index
+    wide_index = op.unsqueeze(places, [i for i in range(self.rank) if i != axis])
+    every = op.expand(wide_index, op.named(source).shape)
+    return scatter_reduce(op, self, dim, every, source, reduce, include_self)
 
 
 def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce: str) -> Value:
@@ -272,6 +310,11 @@ def _reduction(name: str) -> str:
         "What 2-dimensional pooling kept, back at its places among zeros.",
         spatial=2,
     ),
+    Variant(
+        "max_unpool3d",
+        "What 3-dimensional pooling kept, back at its places among zeros.",
+        spatial=3,
+    ),
 )
 def max_unpool(
     op: Context, self: Value, indices: Value, output_size: Ints, stride: Ints = (),
@@ -292,11 +335,26 @@ def max_unpool(
     return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
 
 
+@aten("put")
+def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    """The tensor, with elements by their number among all replaced, or added to."""
+    x = op.named(self)
+    flat, places, values = (
+        op.reshape(op.named(v), (dims.product(op.named(v).shape),)) for v in (x, index, source)
+    )
+    count = op.scalar_of(flat.shape[0], "int64")
+    is_negative = op.elementwise("Less", places, op.constant(0, "int64"))
+    places = op.where(is_negative, op.add(places, count), places)
+    found = _scattered(op, flat, 0, places, values, "add" if accumulate else "none")
+    return op.reshape(found, x.shape)
+
+
 @aten("masked_scatter")
 def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
     """The tensor, with a source's elements in turn where a mask holds."""
     x = op.named(self)
-    held = op.expand(op.cast(mask, "bool"), x.shape)
+    shape = broadcast(x.shape, op.named(mask).shape)
+    x, held = op.expand(x, shape), op.expand(op.cast(mask, "bool"), shape)
     whole = dims.product(x.shape)
     flat = op.reshape(op.cast(held, "int64"), (whole,))
     running = op.emit("CumSum", flat, op.constant(0, "int64"), dtype="int64", shape=(whole,))

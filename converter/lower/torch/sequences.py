@@ -16,9 +16,9 @@ from converter.lower.table import Variant
 from converter.lower.torch import fused, padding, recurrent
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, ProgramValue, Tensors, integer
 from converter.lower.torch.recurrent import Kind
 from converter.lower.torch.table import Row, aten
-from converter.lower.torch.things import Int, Tensors, Thing, integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
@@ -64,12 +64,12 @@ class Nested(Compound):
         )
 
 
-def has_sequences(thing: Any) -> bool:
-    """Tell whether a thing is such a tensor."""
-    return isinstance(thing, Packed | Nested)
+def has_sequences(value: Any) -> bool:
+    """Return whether a value is such a tensor."""
+    return isinstance(value, Packed | Nested)
 
 
-def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
     """Return what an op yields that is given sequences of several lengths.
 
     Raises:
@@ -222,7 +222,7 @@ def to_padded_tensor(
     return op.where(op.unsqueeze(self.kept, [-1]), x, op.constant(padding, x.dtype))
 
 
-def nested_layer(op: Context, src: Nested, **more: Thing) -> Value:
+def nested_layer(op: Context, src: Nested, **more: ProgramValue) -> Value:
     """Return what an encoder's layer yields of nested sequences: each sees its own steps."""
     if more.get("mask") is not None or src.kept is None:
         raise Unsupported("nested sequences together with a mask")

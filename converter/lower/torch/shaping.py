@@ -10,11 +10,11 @@ from converter.lower.graph import Dim
 from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints, Tensors, integer
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Tensors, integer
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value
+from converter.lower.values import Value, broadcast
 
 END = 1 << 62  # as the end of a slice: to the end
 MOST_PARTS = 1 << 12  # that an axis is cut into
@@ -142,11 +142,17 @@ def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
     return self.transposed([self.axis(n) for n in dims])
 
 
-@aten("transpose.int", "swapaxes", "swapdims", "transpose_copy.int")
+@aten("transpose.int", "swapdims", "transpose_copy.int")
 def transpose(op: Context, self: Value, dim0: int, dim1: int) -> Value:
     """Two axes in each other's place."""
     del op
     return swapped(self, dim0, dim1)
+
+
+@aten("swapaxes")
+def swapaxes(op: Context, self: Value, axis0: int, axis1: int) -> Value:
+    """Two axes in each other's place."""
+    return transpose(op, self, axis0, axis1)
 
 
 def swapped(x: Value, one: int, other: int) -> Value:
@@ -166,7 +172,7 @@ def t(op: Context, self: Value) -> Value:
     return swapped(self, 0, 1) if self.rank == 2 else self
 
 
-@aten("numpy_T", "mT", "mH", "adjoint")
+@aten("numpy_T", "mT", "mH", "adjoint", "matrix_H")
 def numpy_t(op: Context, self: Value) -> Value:
     """The axes in reverse order, or the last two."""
     del op
@@ -227,8 +233,6 @@ def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
 @aten("broadcast_tensors")
 def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
     """Tensors repeated to one shape."""
-    from converter.lower.values import broadcast
-
     shape: tuple[Dim, ...] = ()
     for x in tensors:
         shape = broadcast(shape, op.named(x).shape)
@@ -438,6 +442,19 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
     _check_parts(sections)
     parts = [n // sections + (i < n % sections) for i in range(sections)]
     return split_with_sizes(op, self, parts, dim)
+
+
+@aten("tensor_split.tensor_indices_or_sections")
+def tensor_split_by_tensor(
+    op: Context, self: Value, tensor_indices_or_sections: Value, dim: int = 0
+) -> list[Value]:
+    """An axis cut at the places, or into the number of parts, that a known tensor has."""
+    known = op.array(tensor_indices_or_sections)
+    if known is None:
+        raise Unsupported("parts that are computed from the inputs")
+    if known.ndim == 0:
+        return tensor_split(op, self, int(known), dim)
+    return tensor_split_indices(op, self, [int(n) for n in known], dim)
 
 
 @aten("tensor_split.indices")

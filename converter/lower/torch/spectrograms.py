@@ -20,9 +20,9 @@ from converter.lower.torch.folding import unfold as framed
 from converter.lower.torch.fourier import along, fitted_of, halved, whole_of
 from converter.lower.torch.padding import padded
 from converter.lower.torch.pairs import Pair
+from converter.lower.torch.program_values import Int, integer
 from converter.lower.torch.promotion import DEFAULT
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

@@ -9,11 +9,11 @@ from converter.lower import dims
 from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import isclose
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Number, Tensors
 from converter.lower.torch.promotion import together
 from converter.lower.torch.reductions import total
 from converter.lower.torch.shaping import tensor_split, tensor_split_indices
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Number, Tensors
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

@@ -11,9 +11,9 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Number, ProgramValue, Scalar, Size, integer
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Number, Scalar, Size, Thing, integer
 from converter.lower.values import Value
 
 
@@ -60,12 +60,12 @@ def item(op: Context, self: Value) -> Scalar:
 Plain = int | float | bool
 
 
-def _is_plain(*things: Thing) -> bool:
-    return all(isinstance(t, int | float) for t in things)
+def _is_plain(*operands: ProgramValue) -> bool:
+    return all(isinstance(t, int | float) for t in operands)
 
 
-def _is_size(*things: Thing) -> bool:
-    return all(isinstance(t, int | Size) and not isinstance(t, bool) for t in things)
+def _is_size(*operands: ProgramValue) -> bool:
+    return all(isinstance(t, int | Size) and not isinstance(t, bool) for t in operands)
 
 
 def _sided(op: Context, a: Scalar, b: Scalar) -> tuple[Value, Value, str]:
@@ -226,7 +226,7 @@ def rounding(
 
 
 @aten("_operator.getitem")
-def getitem(op: Context, a: list[Thing], b: int) -> Thing:
+def getitem(op: Context, a: list[ProgramValue], b: int) -> ProgramValue:
     """One of several."""
     del op
     return a[b]

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 
 from converter.lower.table import OpTable
 from converter.lower.table import Row as OpRow
-from converter.lower.torch.things import Size
+from converter.lower.torch.program_values import Size
 from converter.lower.unsupported import Unsupported
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
@@ -93,7 +93,7 @@ OPS = AtenTable(
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
-    "sequences", "prepacked", "decomposed", "stacking",
+    "sequences", "prepacked", "decomposed", "stacking", "losses", "numerics",
     ),
     is_ignored=IGNORED.__contains__,
 )  # fmt: skip
@@ -136,32 +136,32 @@ def resolve(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Row | 
     return None
 
 
-def fits(kind: Any, thing: Any, *, exactly: bool = False) -> bool:
-    """Tell whether a thing is of the kind that an annotation says.
+def fits(kind: Any, value: Any, *, exactly: bool = False) -> bool:
+    """Return whether a value is of the kind that an annotation says.
 
     Args:
         kind: The annotation.
-        thing: Of the program.
+        value: Of the program.
         exactly: Whether a single number is no list of them.
     """
     if kind is Any:
         return True
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return any(fits(one, thing, exactly=exactly) for one in get_args(kind))
+        return any(fits(one, value, exactly=exactly) for one in get_args(kind))
     if origin is not None:  # Sequence[...]
         (inner,) = get_args(kind)
-        if isinstance(thing, list | tuple):
-            return all(fits(inner, one) for one in thing)
-        if exactly or isinstance(thing, bool):
+        if isinstance(value, list | tuple):
+            return all(fits(inner, one) for one in value)
+        if exactly or isinstance(value, bool):
             return False
-        return isinstance(thing, int | Size) and fits(inner, thing)
+        return isinstance(value, int | Size) and fits(inner, value)
     if kind is None or kind is NoneType:
-        return thing is None
+        return value is None
     if kind is float:
-        return isinstance(thing, int | float) and not isinstance(thing, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
-        return isinstance(thing, int)
+        return isinstance(value, int)
     if kind is str:
-        return isinstance(thing, str) and not isinstance(thing, Size)
-    return isinstance(thing, kind)
+        return isinstance(value, str) and not isinstance(value, Size)
+    return isinstance(value, kind)

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from converter.lower import dims
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import integer
+from converter.lower.torch.scattering import select_scatter, slice_scatter
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, inverse
 
@@ -67,8 +70,6 @@ def _permuted(
 def _selected(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import select_scatter
-
     del place
     return select_scatter(op, base, value, given["dim"], given["index"])
 
@@ -76,8 +77,6 @@ def _selected(
 def _sliced(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import slice_scatter
-
     del place
     return slice_scatter(op, base, value, **given)
 
@@ -85,10 +84,6 @@ def _sliced(
 def _narrowed(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower import dims
-    from converter.lower.torch.scattering import slice_scatter
-    from converter.lower.torch.things import integer
-
     del place
     start = given["start"]
     if isinstance(start, int) and start < 0:
@@ -100,8 +95,6 @@ def _narrowed(
 def _taken(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import select_scatter
-
     assert place is not None
     return select_scatter(op, base, value, given.get("dim", 0), place)
 
@@ -132,7 +125,7 @@ VIEWS: dict[str, View] = {
     "narrow":      View("view", keeps_order=False, write=_narrowed),
     "unbind":      View("view", keeps_order=False, write=_taken),
     **dict.fromkeys(
-        ("numpy_T", "mT", "mH", "adjoint", "movedim", "moveaxis", "expand", "expand_as",
+        ("numpy_T", "mT", "mH", "adjoint", "matrix_H", "movedim", "moveaxis", "expand", "expand_as",
          "broadcast_to", "split", "split_with_sizes", "chunk", "tensor_split", "diagonal",
          "unfold"),
         View("view", keeps_order=False),

@@ -19,10 +19,10 @@ from converter.lower.graph import Graph
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.lowering import lower
+from converter.lower.torch.program_values import Size
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import OPS, handler_of, resolve
-from converter.lower.torch.things import Size
 from converter.lower.unsupported import Unsupported
 from formats.core.bundle import TensorSpec
 from formats.errors import ConvertError, UnsupportedError

@@ -57,6 +57,8 @@ UNREACHED = frozenset((
     "rrelu_with_noise", "short", "size", "softmin", "softsign", "sym_size", "tanhshrink", "tensor",
     "torch._sym_sqrt", "torch.sym_max", "torch.sym_not", "view.dtype",
     "det", "inverse", "bartlett_window",
+    # torch.export fails on them (tests/live/torch/test_edge_values.py)
+    "cov", "corrcoef", "tensor_split.tensor_indices_or_sections",
     # test_torch_quantised.py
     "dequantize.self", "dequantize.tensor", "int_repr", "q_scale", "q_zero_point",
     "quantize_per_tensor", "quantize_per_tensor.tensor_qparams",

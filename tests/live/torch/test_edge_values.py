@@ -18,6 +18,9 @@ INTEGERS = [np.array([[7, -7, 3, -3, 0, 5, 2**31 - 1]], "int32"),
 MIXED = [np.array([[[1, math.nan, 3, -math.inf, 5, math.inf, -2, 0.5]]], "float32")]
 ENDLESS = [np.full((1, 1, 8), -math.inf, "float32")]
 NO_ROWS, NO_COLUMNS = [np.zeros((0, 3), "float32")], [np.zeros((2, 0), "float32")]
+MATRIX = [np.random.default_rng(0).normal(size=(4, 4)).astype("float32")]
+DIVIDED = [np.array([[12, -18, 0, 7, 0, 2**40]]), np.array([[18, 12, 5, 0, 0, 6]])]
+ONE = [np.array(0.7, "float32")]
 # fmt: off
 CALLS = [
     (EACH, """
@@ -38,6 +41,35 @@ CALLS = [
     (NO_ROWS, """
         sum(x0)|sum(x0, 0)|mean(x0)|mean(x0, 0)|prod(x0, 0)|var(x0)|any(x0)|all(x0)|std(x0, 0)
         logsumexp(x0, [0])|cumsum(x0, 0)|flip(x0, [0])|norm(x0)|var(x0, 1)"""),
+    (EACH, """
+        special_bessel_j0(x0)|special_bessel_j1(x0)|special_bessel_y0(x0)|special_bessel_y1(x0)
+        i0(x0)|special_i0e(x0)|special_i1(x0)|special_i1e(x0)|special_modified_bessel_k0(x0)
+        special_modified_bessel_k1(x0)|special_scaled_modified_bessel_k0(x0)|special_erfcx(x0)
+        special_scaled_modified_bessel_k1(x0)|special_log_ndtr(x0)|mvlgamma(x0, 2)"""),
+    (PAIRS, "special_xlog1py(x0, x1)"),
+    (PAIRS, """
+        copysign(x0, x1)|kl_div(x0, x1, 0)|huber_loss(x0, x1, 0)|smooth_l1_loss(x0, x1, 0)
+        soft_margin_loss(x0, x1, 0)|hinge_embedding_loss(x0, x1, 1., 0)
+        margin_ranking_loss(x0, x1, x1, 0., 0)|poisson_nll_loss(x0, x1, True, False, 1e-8, 0)
+        trapezoid(x0, x1)|cumulative_trapezoid(x0, dim=1)|cov(x0)|cosine_similarity(x0, x1, 1)"""),
+    (MATRIX, """
+        cov(x0)|cov(x0, correction=0)|corrcoef(x0)|matrix_power(x0, 3)|matrix_power(x0, -2)
+        tensor_split(x0, torch.tensor([1, 3]), 1)[1]|tensor_split(x0, torch.tensor(3))[0]
+        matrix_power(x0, 0)|renorm(x0, 2., 0, 1.)|pdist(x0)|nuclear_norm(x0)|swapaxes(x0, 0, -1)
+        trapezoid(x0, dim=-2)|trapz(x0)|vander(torch.select(x0, 0, 0))|histc(x0, 5)|isreal(x0)
+        linalg_matrix_norm(x0, 1)|linalg_norm(x0, -1.)|linalg_vander(x0)
+        corrcoef(torch.select(x0, 0, 1))"""),
+    (DIVIDED, """
+        margin_ranking_loss(x0, x1, x1, 0., 0)|pairwise_distance(x0, x1)
+        gcd(x0, x1)|lcm(x0, x1)|cov(x0)|diff(x0, prepend=x1)|vander(torch.select(x0, 0, 0))"""),
+    (MIXED, """
+        cummax(x0, 2)[1]|cummin(x0, 2)[1]|cummax(x0, 2)[0]|cummin(x0, 2)[0]
+        nanmedian(x0)|copysign(x0, -1.)
+        masked_scatter(x0, torch.isnan(x0), torch.zeros_like(x0))"""),
+    (ONE, """
+        index_add(x0, 0, torch.tensor([0]), x0)|index_copy(x0, 0, torch.tensor([0]), x0)
+        index_fill(x0, 0, torch.tensor([0]), 3.)|swapaxes(x0, 0, -1)|nanmedian(x0)
+        quantile(x0, 0.5, -1)|cov(x0)|corrcoef(x0)|special_erfcx(x0)"""),
     (NO_COLUMNS, "sum(x0, 1)|mean(x0, 1)|prod(x0, 1)|softmax(x0, 1)|var(x0, [1])|cat([x0, x0], 1)"),
 ]
 # fmt: on
@@ -56,10 +88,8 @@ LEFT_OUT = [
 
 def check(xs, call, folder):
     given = {f"x{i}": torch.from_numpy(x.copy()) for i, x in enumerate(xs)}
-    if call.startswith("softshrink"):
-        wanted = torch.nn.functional.softshrink(*given.values(), 0.5).numpy()
-    else:
-        wanted = eval(f"torch.{call}", {"torch": torch, **given}).numpy()
+    home = torch if hasattr(torch, call.partition("(")[0]) else torch.ops.aten
+    wanted = eval(f"home.{call}", {"home": home, "torch": torch, **given}).numpy()
     specs = [(x.dtype.name, x.shape) for x in xs]
     graph, weights = spellings.torch_script(folder, f"torch.{call}", specs)
     (found,) = onnx_run.run(graph, *xs, weights=weights)

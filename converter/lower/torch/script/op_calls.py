@@ -9,24 +9,24 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/frontend/sc
 import ast
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from converter.lower.torch import calls
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.references import Reference
 from converter.lower.torch.schemas import Argument, Schema, schemas
-from converter.lower.torch.script_fixing import check
-from converter.lower.torch.script_inputs import Probe, probed
-from converter.lower.torch.script_lists import LISTS
-from converter.lower.torch.script_numbers import KNOWN
-from converter.lower.torch.script_ops import SPECIAL, as_constant, as_number, number_of
-from converter.lower.torch.script_things import (
+from converter.lower.torch.script.fixed_sizes import check
+from converter.lower.torch.script.inputs import Probe, probed
+from converter.lower.torch.script.lists import LISTS
+from converter.lower.torch.script.numbers import KNOWN, compute
+from converter.lower.torch.script.ops import SPECIAL, as_constant, as_number, number_of
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import (
     UNKNOWN,
     Items,
     Missing,
     Named,
     Raised,
-    Thing,
     Unknown,
     is_number,
     is_text,
@@ -34,12 +34,8 @@ from converter.lower.torch.script_things import (
     words,
 )
 from converter.lower.torch.table import IGNORED, OPS, handler_of
-from converter.lower.torch.things import Number, Size
 from converter.lower.unsupported import Unsupported
 from formats.torch.script_objects import DeviceName
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 # What arguments raise that do not go together: a damaged file, or torch knows better.
 DAMAGE = (
@@ -61,11 +57,13 @@ def short_name(name: str) -> str:
     return name
 
 
-def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def call_op(
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op yields; a gap is noted, and yields what is not known.
 
     Args:
-        walker: What walks the program.
+        interpreter: What walks the program.
         name: ``torch.add``, ``ops.prim.device``, ``int``.
         args: Positional arguments.
         kwargs: Those by name.
@@ -78,49 +76,51 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         said = next((a for a in args if is_text(a)), "")
         raise Raised(said)
     inside = leaves([*args, *kwargs.values()])
-    walker.read(len(inside))
+    interpreter.read(len(inside))
     for one in args if short != "append" else args[1:]:
-        walker.seen(one)
+        interpreter.seen(one)
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):
         return probed(short, args, kwargs)
     missing = next((one for one in inside if isinstance(one, Missing)), None)
     if missing is not None and short != "append":
-        walker.found(short, missing.reason)
+        interpreter.found(short, missing.reason)
         return UNKNOWN
     try:
-        return _called(walker, short, args, kwargs)
+        return _called(interpreter, short, args, kwargs)
     except Unsupported as gap:
-        walker.found(short, str(gap))
+        interpreter.found(short, str(gap))
     except DAMAGE as e:
-        walker.found(short, f"does not add up: {e!r:.200}")
+        interpreter.found(short, f"does not add up: {e!r:.200}")
     return UNKNOWN
 
 
-def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def _called(
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     if name == "device" and args and is_text(args[0]):
         return DeviceName(args[0])
     plain = name.removeprefix("prim.")
     first = args[0] if args else None
     if plain in KNOWN and args and all(is_number(a) for a in args):
-        return walker.number(plain, args)
+        return compute(interpreter.op, plain, args)
     if plain in ("min", "max") and len(args) == 1 and isinstance(first, Items):
-        return walker.number(plain, [*first]) if len(first) > 1 else first[0]
+        return compute(interpreter.op, plain, [*first]) if len(first) > 1 else first[0]
     if plain == "len" and isinstance(first, Reference):
-        return SPECIAL["size"](walker, first, 0)
+        return SPECIAL["size"](interpreter, first, 0)
     if plain in LISTS and _is_of_lists(plain, args):
-        return LISTS[plain](walker, *args, **kwargs)
+        return LISTS[plain](interpreter, *args, **kwargs)
     if name in ("quantized_lstm", "quantized_gru"):
-        import converter.lower.torch.script_quantised  # noqa: F401 - enters them
+        import converter.lower.torch.script.quantised  # noqa: F401 - rare: entered late, for start-up speed
     if name in SPECIAL:
-        return SPECIAL[name](walker, *args, **kwargs)
+        return SPECIAL[name](interpreter, *args, **kwargs)
     if name == "isinstance":
         return is_instance(args)
-    return tensor_op(walker, name, args, kwargs)
+    return tensor_op(interpreter, name, args, kwargs)
 
 
-def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
+def _is_of_lists(name: str, args: Sequence[ProgramValue]) -> bool:
     looked = args[:2] if name in BY_FIRST else args[:1]
     if name in ("eq", "ne"):
         return not any(isinstance(a, Reference) for a in args)
@@ -129,8 +129,8 @@ def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
     return any(isinstance(a, list | tuple | dict) or is_text(a) for a in looked)
 
 
-def is_instance(args: Sequence[Thing]) -> bool:
-    """Tell whether a thing is of a type that the text names.
+def is_instance(args: Sequence[ProgramValue]) -> bool:
+    """Return whether a value is of a type that the text names.
 
     Raises:
         Unsupported: We do not know the type.
@@ -153,43 +153,51 @@ def is_instance(args: Sequence[Thing]) -> bool:
 # -- ops of tensors --------------------------------------------------------------------------------
 
 
-def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def tensor_op(
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op of the table yields.
 
     Raises:
         Unsupported: It is not in the table, or not for these arguments.
     """
-    if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
+    if name in ("div", "div_") and interpreter.version < TRUE_DIVISION and _of_integers(args):
         kwargs = {**kwargs, "rounding_mode": "trunc"}
-    known = as_number(walker, name, args, kwargs)
+    known = as_number(interpreter, name, args, kwargs)
     if known is not None:
-        return SPECIAL["prim.NumToTensor"](walker, known)
-    folded = as_constant(walker, name, args, kwargs)
+        return SPECIAL["prim.NumToTensor"](interpreter, known)
+    folded = as_constant(interpreter, name, args, kwargs)
     if folded is not None:
         return folded
-    if name == "full" and walker.version < TYPED_FULL and kwargs.get("dtype") is None:
-        args = [args[0], *(SPECIAL["float"](walker, one) for one in args[1:2]), *args[2:]]
-    if name in ALWAYS_STEPS and walker.version < ALWAYS_STEPS[name] and args[2:3] in ([None], []):
+    if name == "full" and interpreter.version < TYPED_FULL and kwargs.get("dtype") is None:
+        args = [args[0], *(SPECIAL["float"](interpreter, one) for one in args[1:2]), *args[2:]]
+    if (
+        name in ALWAYS_STEPS
+        and interpreter.version < ALWAYS_STEPS[name]
+        and args[2:3] in ([None], [])
+    ):
         args = [*args[:2], 100, *args[3:]]
     found = bound(name, args, kwargs)
     if found is None:
         if not schemas(name):
-            return _plain(walker, calls.call(walker.op, name, args, kwargs))
+            return _plain(interpreter, calls.call(interpreter.op, name, args, kwargs))
         given = ", ".join(words(a) for a in args)
         raise Unsupported(f"no overload for {given:.200}")
     schema, named = found
-    check(walker.op, schema.name, named)
-    return _plain(walker, _by_schema(walker, schema, named))
+    check(interpreter.op, schema.name, named)
+    return _plain(interpreter, _by_schema(interpreter, schema, named))
 
 
-def _of_integers(args: Sequence[Thing]) -> bool:
+def _of_integers(args: Sequence[ProgramValue]) -> bool:
     return all(
         kind(a.read().dtype) < 2 if isinstance(a, Reference) else isinstance(a, int)
         for a in args[:2]
     )
 
 
-def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thing:
+def _by_schema(
+    interpreter: Interpreter, schema: Schema, named: dict[str, ProgramValue]
+) -> ProgramValue:
     """Call an op with arguments by name, those left out that say nothing."""
     base = schema.name
     row = None
@@ -211,8 +219,8 @@ def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thi
             if argument.name in IGNORED or _is_default(argument, given[argument.name]):
                 del given[argument.name]
     kinds = {a.name: a.kind for a in schema.arguments}
-    given = {k: _argument(walker, v, kinds.get(k, "")) for k, v in given.items()}
-    return calls.call(walker.op, schema.name, (), given, overload=overload)
+    given = {k: _argument(interpreter, v, kinds.get(k, "")) for k, v in given.items()}
+    return calls.call(interpreter.op, schema.name, (), given, overload=overload)
 
 
 NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool"))
@@ -223,7 +231,9 @@ def _inner(kind: str) -> str:
     return kind.removesuffix("?").partition("[")[0].removesuffix("?")
 
 
-def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[str, Thing]:
+def _as_functional(
+    schema: Schema, base: str, named: dict[str, ProgramValue]
+) -> dict[str, ProgramValue]:
     """Return the arguments of an op in place under the names that they have where it is not."""
     for other in schemas(base):
         if other.overload == schema.overload and len(other.arguments) == len(schema.arguments):
@@ -232,37 +242,37 @@ def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[s
     return named
 
 
-def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
+def _argument(interpreter: Interpreter, value: ProgramValue, kind: str) -> ProgramValue:
     """Return an argument as handlers take it."""
-    if isinstance(thing, Reference) and _inner(kind) in NUMBERS:
-        return number_of(walker, thing)
-    if isinstance(thing, Number) and kind.startswith("SymInt["):
-        return _as_size(walker, thing)
-    if isinstance(thing, Items) and thing.grown is not None:
+    if isinstance(value, Reference) and _inner(kind) in NUMBERS:
+        return number_of(interpreter, value)
+    if isinstance(value, Number) and kind.startswith("SymInt["):
+        return _as_size(interpreter, value)
+    if isinstance(value, Items) and value.grown is not None:
         raise Unsupported("a list of as many elements as a loop has rounds")
-    if isinstance(thing, list | tuple):
-        return [_argument(walker, one, kind) for one in thing]
-    if isinstance(thing, DeviceName):
-        return thing.name
-    return thing
+    if isinstance(value, list | tuple):
+        return [_argument(interpreter, one, kind) for one in value]
+    if isinstance(value, DeviceName):
+        return value.name
+    return value
 
 
-def _as_size(walker: "Walker", number: Number) -> Size:
+def _as_size(interpreter: Interpreter, number: Number) -> Size:
     """Return a number that the graph computes as the size that it is used for."""
-    op = walker.op
+    op = interpreter.op
     return op.define(f"n__{number.value.name}", lambda: op.unsqueeze(number.value, [0]))
 
 
-def _plain(walker: "Walker", thing: Thing) -> Thing:
-    """Return what a handler made as a thing of the program."""
-    if isinstance(thing, list):
-        return Items([_plain(walker, one) for one in thing], walker.depth)
-    return thing
+def _plain(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
+    """Return what a handler made as a value of the program."""
+    if isinstance(value, list):
+        return Items([_plain(interpreter, one) for one in value], interpreter.depth)
+    return value
 
 
 def bound(
-    name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]
-) -> tuple[Schema, dict[str, Thing]] | None:
+    name: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+) -> tuple[Schema, dict[str, ProgramValue]] | None:
     """Return the overload that takes these arguments, and them by name."""
     for widened in (False, True):
         for schema in schemas(name):
@@ -273,76 +283,80 @@ def bound(
 
 
 def _bound(
-    schema: Schema, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, widened: bool
-) -> dict[str, Thing] | None:
+    schema: Schema,
+    args: Sequence[ProgramValue],
+    kwargs: Mapping[str, ProgramValue],
+    *,
+    widened: bool,
+) -> dict[str, ProgramValue] | None:
     if len(args) > len(schema.arguments):
         return None
-    named: dict[str, Thing] = {}
+    named: dict[str, ProgramValue] = {}
     for i, argument in enumerate(schema.arguments):
         if i < len(args):
             # Old archives give by position what is given by name alone today.
             if argument.is_named and not widened:
                 return None
-            thing = args[i]
+            value = args[i]
         elif argument.name in kwargs:
-            thing = kwargs[argument.name]
+            value = kwargs[argument.name]
         elif argument.default is None:
             return None
         else:
             continue
-        if not suits(argument.kind, thing, widened=widened):
+        if not suits(argument.kind, value, widened=widened):
             return None
-        named[argument.name] = thing
+        named[argument.name] = value
     taken = {a.name for a in schema.arguments[len(args) :]}
     return named if all(word in taken for word in kwargs) else None
 
 
-def suits(kind: str, thing: Thing, *, widened: bool) -> bool:
-    """Tell whether a thing is of a schema's type."""
+def suits(kind: str, operand: ProgramValue, *, widened: bool) -> bool:
+    """Return whether a value is of a schema's type."""
     if kind.endswith("?"):
-        return thing is None or suits(kind[:-1], thing, widened=widened)
+        return operand is None or suits(kind[:-1], operand, widened=widened)
     if kind.endswith("]"):
         inner, _, count = kind[:-1].rpartition("[")
-        if isinstance(thing, list | tuple):
-            if isinstance(thing, Items) and thing.grown is not None:
+        if isinstance(operand, list | tuple):
+            if isinstance(operand, Items) and operand.grown is not None:
                 return inner == "Tensor"
-            return all(suits(inner, one, widened=widened) for one in thing)
-        return bool(count) and suits(inner, thing, widened=widened)
-    if isinstance(thing, Reference):  # a tensor of one element is a number where one is wanted
+            return all(suits(inner, one, widened=widened) for one in operand)
+        return bool(count) and suits(inner, operand, widened=widened)
+    if isinstance(operand, Reference):  # a tensor of one element is a number where one is wanted
         return kind == "Tensor" or (widened and kind in NUMBERS)
     if kind == "Scalar":
-        return is_number(thing)
+        return is_number(operand)
     if kind in ("int", "SymInt"):
-        if isinstance(thing, Number):
-            return not thing.value.is_float
-        return isinstance(thing, int | Size) and not (isinstance(thing, bool) and not widened)
+        if isinstance(operand, Number):
+            return not operand.value.is_float
+        return isinstance(operand, int | Size) and not (isinstance(operand, bool) and not widened)
     if kind == "float":
-        if isinstance(thing, Number):
-            return thing.value.is_float
-        return isinstance(thing, float) or (widened and isinstance(thing, int))
+        if isinstance(operand, Number):
+            return operand.value.is_float
+        return isinstance(operand, float) or (widened and isinstance(operand, int))
     if kind == "bool":
-        return isinstance(thing, bool)
+        return isinstance(operand, bool)
     if kind == "str":
-        return is_text(thing)
+        return is_text(operand)
     if kind in ("ScalarType", "Layout", "MemoryFormat", "QScheme"):
-        return isinstance(thing, int) and not isinstance(thing, bool)
+        return isinstance(operand, int) and not isinstance(operand, bool)
     if kind == "Device":
-        return isinstance(thing, DeviceName)
-    return kind in ("t", "Any") or (kind == "Generator" and thing is None)
+        return isinstance(operand, DeviceName)
+    return kind in ("t", "Any") or (kind == "Generator" and operand is None)
 
 
 @cache
-def _literal(text: str) -> Thing:
+def _literal(text: str) -> ProgramValue:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def _is_default(argument: Argument, thing: Thing) -> bool:
+def _is_default(argument: Argument, value: ProgramValue) -> bool:
     if argument.default is None:
         return False
     default = _literal(argument.default)
-    if isinstance(thing, list | tuple) and isinstance(default, list):
-        return list(thing) == default
-    return type(thing) is type(default) and bool(thing == default)
+    if isinstance(value, list | tuple) and isinstance(default, list):
+        return list(value) == default
+    return type(value) is type(default) and bool(value == default)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from converter.lower.dims import SymbolicDim
 from converter.lower.graph import Dim
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -37,11 +38,11 @@ Scalar: TypeAlias = int | float | bool | Size | Number
 Ints: TypeAlias = Sequence[int | Size]
 Floats: TypeAlias = Sequence[float]
 Tensors: TypeAlias = Sequence[Value]
-Thing: TypeAlias = Any  # Value, Scalar, str, None, or a list of those
+ProgramValue: TypeAlias = Any  # Value, Scalar, str, None, or a list of those
 
 
 def integer(dim: Dim) -> Int:
-    """Return a known size as a thing of the program.
+    """Return a known size as a value of the program.
 
     Raises:
         ValueError: It is not known.
@@ -51,7 +52,7 @@ def integer(dim: Dim) -> Int:
     return dim if isinstance(dim, int) else Size(dim)
 
 
-def several(value: "Int | Ints", count: int) -> list[Int]:
+def as_list(value: "Int | Ints", count: int) -> list[Int]:
     """Return an argument that is one number, or one for each axis, as the latter."""
     if isinstance(value, int | Size):
         return [value] * count
@@ -60,14 +61,12 @@ def several(value: "Int | Ints", count: int) -> list[Int]:
 
 
 def numbers(value: "Int | Ints", count: int, what: str) -> list[int]:
-    """Return `several` numbers that must be known.
+    """Return `as_list` numbers that must be known.
 
     Raises:
         Unsupported: One is a symbolic size, or there is another number of them.
     """
-    from converter.lower.unsupported import Unsupported
-
-    found = several(value, count)
+    found = as_list(value, count)
     plain = [n for n in found if isinstance(n, int)]
     if len(plain) != len(found):
         raise Unsupported(f"{what} that depends on the inputs' shapes")

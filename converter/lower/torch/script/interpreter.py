@@ -1,24 +1,32 @@
 """Walks the text of a TorchScript program from ``forward``: what is known happens while lowering.
 
-Every value of the program is a thing: a tensor (`Reference`), Python's own numbers, texts and
+Every value of the program is a tensor (`Reference`), Python's own numbers, texts and
 lists, a symbolic size, a module. Functions and methods are inlined; branches and loops that only
-known values decide are taken; the others become ONNX's (`script_branches`, `script_loops`).
+known values decide are taken; the others become ONNX's (`branches`, `loops`).
 """
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import weight
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.quanta import stored
 from converter.lower.torch.references import Reference, Storage
-from converter.lower.torch.script_calls import DAMAGE, call_op
-from converter.lower.torch.script_numbers import compute
-from converter.lower.torch.script_objects import packed, restored
-from converter.lower.torch.script_source import Class, Function, Source
-from converter.lower.torch.script_things import (
+from converter.lower.torch.script.branches import branch, chosen
+from converter.lower.torch.script.loops import loop
+from converter.lower.torch.script.numbers import compute
+from converter.lower.torch.script.objects import packed, restored
+from converter.lower.torch.script.op_calls import DAMAGE, call_op, tensor_op
+from converter.lower.torch.script.source import Class, Function, Source
+from converter.lower.torch.script.types import (
+    Activation,
+    KnownNumbers,
+    LoopIteration,
+    Result,
+)
+from converter.lower.torch.script.values import (
     UNKNOWN,
     Callee,
     Fields,
@@ -26,13 +34,11 @@ from converter.lower.torch.script_things import (
     Missing,
     Named,
     Stop,
-    Thing,
     Unknown,
     is_text,
     leaves,
     words,
 )
-from converter.lower.torch.things import Number, Size
 from converter.lower.unsupported import Finding, Unsupported
 from converter.lower.values import Value
 from formats.core.bundle import Encoding
@@ -53,49 +59,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Activation:
-    """A function being walked."""
-
-    function: Function
-    names: dict[str, Thing] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a function returned."""
-
-    thing: Thing
-
-
-class Numbers:
-    """Which tensors without axes are known numbers: traces keep sizes so."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Storage, int, Thing]] = {}
-
-    def remember(self, x: Reference, number: Thing) -> None:
-        """Say what a tensor is."""
-        self._known[id(x.storage)] = (x.storage, x.storage.version, number)
-
-    def get(self, x: Reference) -> Thing:
-        """Return the number that a tensor is, or None."""
-        found = self._known.get(id(x.storage))
-        if found is None or x.base is not None or found[1] != x.storage.version:
-            return None
-        return found[2]
-
-
-@dataclass(slots=True)
-class Round:
-    """A loop of the graph's being built: what its body appends to lists from before it."""
-
-    depth: int
-    appended: dict[int, tuple[Items, list[Thing]]] = field(default_factory=dict)
-    read: dict[int, Items] = field(default_factory=dict)  # lists of before that its body reads
-
-
-class Walker:
+class ScriptInterpreter:
     """Lowers one program.
 
     Attributes:
@@ -130,14 +94,14 @@ class Walker:
         self.version = version
         self.findings: list[Finding] = []
         self.notes: dict[str, None] = {}
-        self.numbers = Numbers()
+        self.numbers = KnownNumbers()
         self.depth = 0
         self.activations: list[Activation] = []
-        self.rounds: list[Round] = []
+        self.iterations: list[LoopIteration] = []
         self.counters: list[str] = []  # sizes that number a loop's rounds
         self.doubts: list[tuple[Storage, int]] = []  # written to later, they are a gap
         self.unkept: dict[str, None] = {}
-        self.fields: dict[tuple[Instance, str], Thing] = {}
+        self.fields: dict[tuple[Instance, str], ProgramValue] = {}
         self.at = ""
         self._names = names
         self._encodings = encodings or {}
@@ -152,7 +116,7 @@ class Walker:
         """
         self._read += count
         if self._read > MOST_READ:
-            raise LimitError(f"a program that reads more than {MOST_READ} things", where=self.at)
+            raise LimitError(f"a program that reads more than {MOST_READ} values", where=self.at)
 
     # -- functions -----------------------------------------------------------------------------
 
@@ -164,7 +128,9 @@ class Walker:
         file = self.source.file(owner.cls)
         return None if file is None else file.functions.get(name)
 
-    def call(self, callee: Callee, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+    def call(
+        self, callee: Callee, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+    ) -> ProgramValue:
         """Return what a function of the program's own yields."""
         function = callee.function
         given = [callee.owner, *args] if callee.owner is not None else list(args)
@@ -188,7 +154,7 @@ class Walker:
         finally:
             self.activations.pop()
             self.at = before
-        return None if result is None else result.thing
+        return None if result is None else result.value
 
     @contextmanager
     def scope(self, owner: Instance | None) -> Iterator[None]:
@@ -256,7 +222,7 @@ class Walker:
             raise Unsupported(f"a statement of kind {type(node).__name__}")
         return None
 
-    def _assign(self, target: ast.expr, value: Thing) -> None:
+    def _assign(self, target: ast.expr, value: ProgramValue) -> None:
         if isinstance(target, ast.Name):
             self.activations[-1].names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
@@ -264,9 +230,9 @@ class Walker:
                 value = [UNKNOWN] * len(target.elts)
             self.seen(value)
             if not isinstance(value, list | tuple) or len(value) != len(target.elts):
-                raise Unsupported(f"{words(value)} in place of {len(target.elts)} things")
-            for one, thing in zip(target.elts, value, strict=True):
-                self._assign(one, thing)
+                raise Unsupported(f"{words(value)} in place of {len(target.elts)} values")
+            for one, operand in zip(target.elts, value, strict=True):
+                self._assign(one, operand)
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value)
             if not isinstance(owner, Instance):
@@ -306,8 +272,6 @@ class Walker:
         found = self.condition(node.test)
         if isinstance(found, bool):
             return self.block(node.body if found else node.orelse)
-        from converter.lower.torch.script_branches import branch
-
         return branch(self, found.value, node)
 
     def _for(self, node: ast.For) -> Result | None:
@@ -316,8 +280,6 @@ class Walker:
             raise Stop
         self.seen(over)
         if isinstance(over, Number | Size):
-            from converter.lower.torch.script_loops import loop
-
             loop(self, node.target, over, None, node.body)
             return None
         for one in over:
@@ -331,8 +293,6 @@ class Walker:
         while True:
             found = self.condition(node.test)
             if not isinstance(found, bool):
-                from converter.lower.torch.script_loops import loop
-
                 loop(self, None, None, node.test, node.body)
                 return None
             if not found:
@@ -346,7 +306,7 @@ class Walker:
 
     # -- expressions ---------------------------------------------------------------------------
 
-    def value(self, node: ast.expr) -> Thing:
+    def value(self, node: ast.expr) -> ProgramValue:
         """Return what an expression yields."""
         if isinstance(node, ast.Name):
             return self._name(node.id)
@@ -381,27 +341,25 @@ class Walker:
             found = self.condition(node.test)
             if isinstance(found, bool):
                 return self.value(node.body if found else node.orelse)
-            from converter.lower.torch.script_branches import chosen
-
             return chosen(self, found.value, node.body, node.orelse)
         raise Unsupported(f"an expression of kind {type(node).__name__}")
 
-    def _bool(self, node: ast.BoolOp) -> Thing:
+    def _bool(self, node: ast.BoolOp) -> ProgramValue:
         is_and = isinstance(node.op, ast.And)
-        found: Thing = is_and
+        found: ProgramValue = is_and
         for one in node.values:
-            thing = call_op(self, "bool", [self.value(one)], {})
-            if isinstance(thing, bool):
-                if thing != is_and:
-                    return thing
+            value = call_op(self, "bool", [self.value(one)], {})
+            if isinstance(value, bool):
+                if value != is_and:
+                    return value
             else:
                 found = (
-                    thing if isinstance(found, bool)
-                    else self.number("__and__" if is_and else "__or__", [found, thing])
+                    value if isinstance(found, bool)
+                    else compute(self.op, "__and__" if is_and else "__or__", [found, value])
                 )  # fmt: skip
         return found
 
-    def _name(self, name: str) -> Thing:
+    def _name(self, name: str) -> ProgramValue:
         names = self.activations[-1].names if self.activations else {}
         if name in names:
             return names[name]
@@ -409,13 +367,13 @@ class Walker:
             return float(name)
         return Named(name)
 
-    def _attribute(self, node: ast.Attribute) -> Thing:
+    def _attribute(self, node: ast.Attribute) -> ProgramValue:
         owner = self.value(node.value)
         if isinstance(owner, Named):
             return self._named(f"{owner.name}.{node.attr}")
         return self.attribute(owner, node.attr)
 
-    def _named(self, name: str) -> Thing:
+    def _named(self, name: str) -> ProgramValue:
         if name.startswith("CONSTANTS.c"):
             return self._constant(name.removeprefix("CONSTANTS.c"))
         if name.startswith("__torch__."):
@@ -424,7 +382,7 @@ class Walker:
                 return Callee(function)
         return Named(name)
 
-    def _constant(self, number: str) -> Thing:
+    def _constant(self, number: str) -> ProgramValue:
         at = int(number) if number.isdigit() and len(number) < 10 else -1
         if not 0 <= at < len(self.objects.constants):
             raise CorruptError(f"text that reads a constant c{number[:20]} that is not there")
@@ -433,7 +391,7 @@ class Walker:
             self.fields[key] = self.stored(self.objects.constants[at])
         return self.fields[key]
 
-    def attribute(self, owner: Thing, name: str) -> Thing:
+    def attribute(self, owner: ProgramValue, name: str) -> ProgramValue:
         """Return an attribute of a module or another object."""
         if isinstance(owner, Unknown):
             return UNKNOWN
@@ -454,7 +412,7 @@ class Walker:
             self.fields[key] = self._field(owner, name)
         return self.fields[key]
 
-    def _field(self, owner: Instance, name: str) -> Thing:
+    def _field(self, owner: Instance, name: str) -> ProgramValue:
         if name in owner.attributes:
             return self.stored(owner.attributes[name])
         function = self.method(owner, name)
@@ -467,45 +425,45 @@ class Walker:
             return None
         raise CorruptError(f"text that reads {name} of {words(owner)}, which has none")
 
-    def _literal(self, cls: Class, name: str) -> Thing:
+    def _literal(self, cls: Class, name: str) -> ProgramValue:
         try:
             found = ast.literal_eval(cls.constants[name])
         except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
             found = self.value(cls.constants[name])
         return Items(found) if isinstance(found, list) else found
 
-    def set_attribute(self, owner: Instance, name: str, thing: Thing) -> None:
+    def set_attribute(self, owner: Instance, name: str, value: ProgramValue) -> None:
         """Set an attribute: what a module keeps from one run to the next is lost, and named."""
         if self.depth:
             raise Unsupported(f"attribute {name}, which is set where only the inputs say whether")
-        self.fields[owner, name] = thing
+        self.fields[owner, name] = value
         if name in owner.attributes:
             self.unkept.setdefault(f"{owner.path}.{name}".lstrip("."))
 
-    def stored(self, thing: object) -> Thing:
-        """Return what an archive holds as a thing of the program."""
-        if isinstance(thing, TensorAt):
-            name = self._names.get(thing.origin)
+    def stored(self, value: object) -> ProgramValue:
+        """Return what an archive holds as a value of the program."""
+        if isinstance(value, TensorAt):
+            name = self._names.get(value.origin)
             if name is None:
-                return Missing(f"a tensor that was left out, {thing.origin}")
-            return self.reference(self._weight(name))
-        if isinstance(thing, Opaque):
-            return Missing(thing.what)
-        if isinstance(thing, Instance) and thing.cls.startswith(PACKED):
-            return packed(self, thing)
-        if isinstance(thing, list):
-            return Items([self.stored(one) for one in thing])
-        if isinstance(thing, tuple):
-            return tuple(self.stored(one) for one in thing)
-        if isinstance(thing, dict):
-            return {key: self.stored(one) for key, one in thing.items()}
-        return thing
+                return Missing(f"a tensor that was left out, {value.origin}")
+            return Reference.to(self._weight(name))
+        if isinstance(value, Opaque):
+            return Missing(value.what)
+        if isinstance(value, Instance) and value.cls.startswith(PACKED):
+            return packed(self, value)
+        if isinstance(value, list):
+            return Items([self.stored(one) for one in value])
+        if isinstance(value, tuple):
+            return tuple(self.stored(one) for one in value)
+        if isinstance(value, dict):
+            return {key: self.stored(one) for key, one in value.items()}
+        return value
 
     def _weight(self, name: str) -> Value:
         encoding = self._encodings.get(name)
         return weight(self.op, name) if encoding is None else stored(self.op, name, encoding)
 
-    def _subscript(self, node: ast.Subscript) -> Thing:
+    def _subscript(self, node: ast.Subscript) -> ProgramValue:
         owner = self.value(node.value)
         if isinstance(owner, Named):  # a type: List[int]
             return Named(ast.unparse(node))
@@ -513,7 +471,7 @@ class Walker:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Thing:
+    def _call(self, node: ast.Call) -> ProgramValue:
         callee = self.value(node.func) if not isinstance(node.func, ast.Attribute) else (
             self._method(node.func)
         )  # fmt: skip
@@ -531,7 +489,7 @@ class Walker:
             return self._call_named(callee.name, args, kwargs)
         raise Unsupported(f"a call of {words(callee)}")
 
-    def _method(self, node: ast.Attribute) -> Thing:
+    def _method(self, node: ast.Attribute) -> ProgramValue:
         owner = self.value(node.value)
         if isinstance(owner, Named):
             return self._named(f"{owner.name}.{node.attr}")
@@ -547,7 +505,7 @@ class Walker:
             return UNKNOWN
         return self.attribute(owner, node.attr)
 
-    def _annotated(self, node: ast.Call) -> Thing:
+    def _annotated(self, node: ast.Call) -> ProgramValue:
         if len(node.args) != 2:
             raise Unsupported("an annotation without a type")
         found = self.value(node.args[1])
@@ -560,7 +518,9 @@ class Walker:
             return float(found)
         return found
 
-    def _call_named(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    def _call_named(
+        self, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+    ) -> ProgramValue:
         if name == "getattr":
             if len(args) != 2 or not is_text(args[1]):
                 raise Unsupported("getattr of no name")
@@ -570,17 +530,19 @@ class Walker:
         if name == "range":
             return self._range(args)
         if name == "fork":
-            return self._call_thing(args[0], args[1:], kwargs)
+            return self._call_value(args[0], args[1:], kwargs)
         if name.startswith("__torch__."):
             return self._made(name, args, kwargs)
         return call_op(self, name, args, kwargs)
 
-    def _call_thing(self, thing: Thing, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
-        if isinstance(thing, Callee):
-            return self.call(thing, args, kwargs)
-        raise Unsupported(f"a call of {words(thing)}")
+    def _call_value(
+        self, value: ProgramValue, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+    ) -> ProgramValue:
+        if isinstance(value, Callee):
+            return self.call(value, args, kwargs)
+        raise Unsupported(f"a call of {words(value)}")
 
-    def _range(self, args: list[Thing]) -> Thing:
+    def _range(self, args: list[ProgramValue]) -> ProgramValue:
         if all(isinstance(n, int) for n in args):
             return range(*args)
         if any(isinstance(n, Unknown) for n in args):
@@ -589,7 +551,9 @@ class Walker:
             raise Unsupported("a range whose bounds depend on the inputs")
         return args[0]
 
-    def _made(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    def _made(
+        self, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+    ) -> ProgramValue:
         """Make an object of a class of the archive's own."""
         if name.endswith(".__new__"):
             return Instance(name.removesuffix(".__new__"), {}, "")
@@ -607,35 +571,27 @@ class Walker:
 
     # -- for ops -------------------------------------------------------------------------------
 
-    def reference(self, value: Value) -> Reference:
-        """Return a tensor with a storage of its own."""
-        return Reference.to(value)
-
-    def number(self, name: str, args: list[Thing]) -> Thing:
-        """Return an operation of numbers."""
-        return compute(self.op, name, args)
-
-    def tensor_op(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    def tensor_op(
+        self, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+    ) -> ProgramValue:
         """Return an operation of tensors."""
-        from converter.lower.torch.script_calls import tensor_op
-
         return tensor_op(self, name, args, kwargs)
 
-    def appended(self, items: Items, item: Thing) -> bool:
+    def appended(self, items: Items, item: ProgramValue) -> bool:
         """Tell whether a loop of the graph's takes what is appended to a list from before it."""
-        if not self.rounds or items.depth >= self.rounds[-1].depth:
+        if not self.iterations or items.depth >= self.iterations[-1].depth:
             return False
-        if self.depth != self.rounds[-1].depth:
+        if self.depth != self.iterations[-1].depth:
             raise Unsupported("a list that grows where only the inputs say whether")
-        self.rounds[-1].appended.setdefault(id(items), (items, []))[1].append(item)
+        self.iterations[-1].appended.setdefault(id(items), (items, []))[1].append(item)
         return True
 
-    def seen(self, thing: Thing) -> None:
+    def seen(self, value: ProgramValue) -> None:
         """Note that what is in a list matters: in a loop that appends to it, that would change."""
-        if isinstance(thing, Items):
-            for one in self.rounds:
-                if thing.depth < one.depth:
-                    one.read[id(thing)] = thing
+        if isinstance(value, Items):
+            for one in self.iterations:
+                if value.depth < one.depth:
+                    one.read[id(value)] = value
 
     def found(self, op: str, reason: str) -> None:
         """Note a gap."""
@@ -643,8 +599,8 @@ class Walker:
 
     def tensors(self) -> Iterator[Reference]:
         """Yield all tensors that the program may still read."""
-        held = [thing for a in self.activations for thing in a.names.values()]
-        for thing in (*held, *self.fields.values()):
-            inside = leaves(thing)
+        held = [value for a in self.activations for value in a.names.values()]
+        for value in (*held, *self.fields.values()):
+            inside = leaves(value)
             self.read(len(inside))
             yield from (one for one in inside if isinstance(one, Reference))

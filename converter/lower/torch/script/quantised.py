@@ -4,20 +4,17 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.c
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from converter.lower.scan import scan
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.quantised import dynamic_linear
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_objects import Cell
-from converter.lower.torch.script_ops import special
-from converter.lower.torch.script_things import Thing
+from converter.lower.torch.script.objects import Cell
+from converter.lower.torch.script.ops import special
+from converter.lower.torch.script.types import Interpreter
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 # Builder, gates of the step and of what was kept, states -> new states.
 Step = Callable[[Context, Value, Value, Sequence[Value]], list[Value]]
@@ -62,13 +59,17 @@ def _direction(
 
 
 def _layers(
-    walker: "Walker", input: Thing, hidden: Sequence[Thing], params: Thing, rest: Sequence[Thing],
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hidden: Sequence[ProgramValue],
+    params: ProgramValue,
+    rest: Sequence[ProgramValue],
     step: Step,
-) -> list[Reference]:  # fmt: skip
+) -> list[Reference]:
     """Return what layers on top of each other yield, and their last states.
 
     Args:
-        walker: What walks the program.
+        interpreter: What walks the program.
         input: Of the first layer.
         hidden: States: [layers * directions, batch, features].
         params: Of each layer and direction.
@@ -76,7 +77,7 @@ def _layers(
             and batches first.
         step: Of one cell.
     """
-    op = walker.op
+    op = interpreter.op
     if not isinstance(input, Reference) or len(rest) != 6 or not isinstance(params, list):
         raise Unsupported("packed sequences")
     if not all(isinstance(cell, Cell) for cell in params):
@@ -104,24 +105,34 @@ def _layers(
         x = op.concat(sides, 2)
     if first:
         x = x.transposed([1, 0, 2])
-    return [walker.reference(v) for v in (x, *(op.concat(last, 0) for last in lasts))]
+    return [Reference.to(v) for v in (x, *(op.concat(last, 0) for last in lasts))]
 
 
 @special("quantized_lstm")
 def quantized_lstm(
-    walker: "Walker", input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hx: ProgramValue,
+    params: ProgramValue,
+    *rest: ProgramValue,
+    **named: ProgramValue,
 ) -> list[Reference]:
     """LSTM layers of quantised weights."""
     del named  # of what dtype the weights are, which they say
     if not isinstance(hx, list):
         raise Unsupported("packed sequences")
-    return _layers(walker, input, hx, params, rest, _lstm)
+    return _layers(interpreter, input, hx, params, rest, _lstm)
 
 
 @special("quantized_gru")
 def quantized_gru(
-    walker: "Walker", input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hx: ProgramValue,
+    params: ProgramValue,
+    *rest: ProgramValue,
+    **named: ProgramValue,
 ) -> list[Reference]:
     """GRU layers of quantised weights."""
     del named
-    return _layers(walker, input, [hx], params, rest, _gru)
+    return _layers(interpreter, input, [hx], params, rest, _gru)

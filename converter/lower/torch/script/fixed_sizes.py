@@ -11,8 +11,8 @@ from math import prod
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_things import Thing
 
 RESHAPING = {"view": "size", "_unsafe_view": "size", "reshape": "shape"}
 # Which axes are summed over together: argument and axis of both sides.
@@ -33,7 +33,7 @@ class Fixed(Exception):  # noqa: N818 - the walk begins again with what it learn
         self.size = size
 
 
-def check(op: Context, name: str, named: Mapping[str, Thing]) -> None:
+def check(op: Context, name: str, named: Mapping[str, ProgramValue]) -> None:
     """Look whether an op works for one size alone.
 
     Args:
@@ -55,7 +55,7 @@ def check(op: Context, name: str, named: Mapping[str, Thing]) -> None:
                 _solve(one, other)
 
 
-def _size(x: Thing, axis: int) -> Dim:
+def _size(x: ProgramValue, axis: int) -> Dim:
     shape: Sequence[Dim] = x.read().shape if isinstance(x, Reference) else ()
     return shape[axis] if -len(shape) <= axis < len(shape) and len(shape) > 1 else None
 

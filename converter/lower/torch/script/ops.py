@@ -5,10 +5,11 @@ Numbers known while lowering stay numbers, also where a trace keeps them as tens
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.torch.promotion import (
     DEFAULT,
     FLOATS,
@@ -17,15 +18,12 @@ from converter.lower.torch.promotion import (
     result_type,
 )
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_numbers import tensor_of, truth
-from converter.lower.torch.script_things import Items, Missing, Thing, is_number, leaves, words
-from converter.lower.torch.things import Number, Size, integer
+from converter.lower.torch.script.numbers import compute, tensor_of, truth
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import Items, Missing, is_number, leaves, words
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.torch.script_objects import DeviceName
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 Special = Callable[..., Any]
 SPECIAL: dict[str, Special] = {}
@@ -37,7 +35,7 @@ MOST_NUMBERS = 1 << 16  # of a tensor that is made from a list
 
 
 def special(*names: str) -> Callable[[Special], Special]:
-    """Enter an op that is given the walker and the program's own things."""
+    """Enter an op that is given the interpreter and the program's own values."""
 
     def enter(function: Special) -> Special:
         for name in names:
@@ -51,38 +49,39 @@ def special(*names: str) -> Callable[[Special], Special]:
 
 
 @special("size", "prim.shape")
-def size(walker: "Walker", x: Reference, dim: Thing = None) -> Thing:
+def size(interpreter: Interpreter, x: Reference, dim: ProgramValue = None) -> ProgramValue:
     """The sizes of a tensor's axes, or of one."""
     value = x.read()
     if dim is None:
         return Items(
-            [integer(walker.op.axis_of(value, i)) for i in range(value.rank)], walker.depth
+            [integer(interpreter.op.axis_of(value, i)) for i in range(value.rank)],
+            interpreter.depth,
         )
     if not isinstance(dim, int) or not -value.rank <= dim < value.rank:
         raise Unsupported(f"the size of axis {words(dim)} of a tensor of {value.rank}")
-    return integer(walker.op.axis_of(value, dim))
+    return integer(interpreter.op.axis_of(value, dim))
 
 
 @special("dim", "ndimension", "prim.ndim")
-def dim(walker: "Walker", x: Reference) -> int:
+def dim(interpreter: Interpreter, x: Reference) -> int:
     """How many axes a tensor has."""
-    del walker
+    del interpreter
     return x.read().rank
 
 
 @special("numel")
-def numel(walker: "Walker", x: Reference) -> Thing:
+def numel(interpreter: Interpreter, x: Reference) -> ProgramValue:
     """How many elements a tensor has."""
-    found: Thing = 1
-    for n in size(walker, x):
-        found = walker.number("mul", [found, n])
+    found: ProgramValue = 1
+    for n in size(interpreter, x):
+        found = compute(interpreter.op, "mul", [found, n])
     return found
 
 
 @special("prim.dtype")
-def dtype_of(walker: "Walker", x: Reference) -> int:
+def dtype_of(interpreter: Interpreter, x: Reference) -> int:
     """A tensor's dtype, as programs number them."""
-    del walker
+    del interpreter
     found = NUMBERS.get(x.read().dtype)
     if found is None:
         raise Unsupported(f"dtype {x.read().dtype}")
@@ -90,36 +89,38 @@ def dtype_of(walker: "Walker", x: Reference) -> int:
 
 
 @special("prim.device", "device")
-def device(walker: "Walker", *what: Thing) -> DeviceName:
+def device(interpreter: Interpreter, *what: ProgramValue) -> DeviceName:
     """A device, which means nothing here."""
-    del walker, what
+    del interpreter, what
     return DeviceName("cpu")
 
 
 @special("prim.layout")
-def layout(walker: "Walker", x: Reference) -> int:
+def layout(interpreter: Interpreter, x: Reference) -> int:
     """How a tensor is kept: strided."""
-    del walker, x
+    del interpreter, x
     return 0
 
 
 @special("is_floating_point")
-def is_floating_point(walker: "Walker", x: Reference) -> bool:
+def is_floating_point(interpreter: Interpreter, x: Reference) -> bool:
     """Tell whether a tensor's elements are floating point numbers."""
-    del walker
+    del interpreter
     return x.read().dtype in FLOATS
 
 
 @special("is_complex")
-def is_complex(walker: "Walker", x: Reference) -> bool:
+def is_complex(interpreter: Interpreter, x: Reference) -> bool:
     """Tell whether a tensor's elements are complex numbers."""
-    del walker
+    del interpreter
     return x.read().dtype in COMPLEX
 
 
-def _always(*names: str, answer: Thing) -> None:
-    def apply(walker: "Walker", *args: Thing, **kwargs: Thing) -> Thing:
-        del walker, args, kwargs
+def _always(*names: str, answer: ProgramValue) -> None:
+    def apply(
+        interpreter: Interpreter, *args: ProgramValue, **kwargs: ProgramValue
+    ) -> ProgramValue:
+        del interpreter, args, kwargs
         return answer
 
     for name in names:
@@ -146,58 +147,62 @@ _always(
 
 
 @special("prim.requires_grad", "requires_grad")
-def requires_grad(walker: "Walker", x: Reference) -> bool:
+def requires_grad(interpreter: Interpreter, x: Reference) -> bool:
     """Tell whether a tensor is one of the module's."""
-    del walker
+    del interpreter
     return x.read().is_constant
 
 
 @special("is_contiguous")
-def is_contiguous(walker: "Walker", x: Reference, *rest: Thing) -> bool:
+def is_contiguous(interpreter: Interpreter, x: Reference, *rest: ProgramValue) -> bool:
     """Tell whether a tensor's elements lie in order."""
-    del walker, rest
+    del interpreter, rest
     return x.is_contiguous
 
 
 @special("prim.data", "data", "cpu", "cuda", "requires_grad_", "detach_", "prim.detach")
-def same(walker: "Walker", x: Reference, *rest: Thing, **named: Thing) -> Reference:
+def same(
+    interpreter: Interpreter, x: Reference, *rest: ProgramValue, **named: ProgramValue
+) -> Reference:
     """The tensor itself."""
-    del walker, rest, named
+    del interpreter, rest, named
     return x
 
 
 # -- numbers out of tensors ------------------------------------------------------------------------
 
 
-def number_of(walker: "Walker", x: Reference) -> Thing:
+def number_of(interpreter: Interpreter, x: Reference) -> ProgramValue:
     """Return the one element of a tensor."""
-    known = walker.numbers.get(x)
+    known = interpreter.numbers.get(x)
     if known is not None:
         return known
     value = x.read()
-    array = walker.op.array(value)
+    array = interpreter.op.array(value)
     if array is not None:
         if array.size != 1:
             raise Unsupported(f"a number of {array.size} elements")
         return array.reshape(-1)[0].item()
     if any(n not in (1, None) and not isinstance(n, str) for n in value.shape):
         raise Unsupported(f"a number of {list(value.shape)} elements")
-    return Number(value if value.rank == 0 else walker.op.reshape(value, ()))
+    return Number(value if value.rank == 0 else interpreter.op.reshape(value, ()))
 
 
 @special("item", "prim.NumToScalar", "_local_scalar_dense")
-def item(walker: "Walker", x: Thing) -> Thing:
+def item(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """The one element of a tensor."""
-    return number_of(walker, x) if isinstance(x, Reference) else x
+    return number_of(interpreter, x) if isinstance(x, Reference) else x
 
 
 @special("Int", "int", "IntImplicit", "prim.Int")
-def to_int(walker: "Walker", x: Thing) -> Thing:
+def to_int(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element, or a number, as an integer."""
-    found = item(walker, x)
+    found = item(interpreter, x)
     if isinstance(found, Number):
         return (
-            found if found.value.dtype == "int64" else Number(walker.op.cast(found.value, "int64"))
+            found
+            if found.value.dtype == "int64"
+            else Number(interpreter.op.cast(found.value, "int64"))
         )
     if isinstance(found, Size):
         return found
@@ -207,110 +212,120 @@ def to_int(walker: "Walker", x: Thing) -> Thing:
 
 
 @special("Float", "float", "FloatImplicit", "prim.Float")
-def to_float(walker: "Walker", x: Thing) -> Thing:
+def to_float(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element, or a number, as a floating point number."""
-    found = item(walker, x)
+    found = item(interpreter, x)
     if isinstance(found, Number):
-        return Number(walker.op.cast(found.value, "float64"))
+        return Number(interpreter.op.cast(found.value, "float64"))
     if isinstance(found, Size):
-        return Number(walker.op.scalar(found, "float64"))
+        return Number(interpreter.op.scalar(found, "float64"))
     if isinstance(found, int | float | str):
         return float(found)
     raise Unsupported(f"a floating point number of {words(found)}")
 
 
 @special("Bool", "bool", "prim.Bool")
-def to_bool(walker: "Walker", x: Thing) -> Thing:
+def to_bool(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """Whether a tensor's element, or a number, is not zero."""
-    found = item(walker, x)
+    found = item(interpreter, x)
     if not is_number(found):
         raise Unsupported(f"the truth of {words(found)}")
-    return truth(walker.op, found)
+    return truth(interpreter.op, found)
 
 
 @special("Scalar", "ScalarImplicit")
-def to_scalar(walker: "Walker", x: Thing) -> Thing:
+def to_scalar(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element."""
-    return item(walker, x)
+    return item(interpreter, x)
 
 
 # -- tensors of numbers ----------------------------------------------------------------------------
 
 
 @special("prim.NumToTensor", "scalar_tensor")
-def num_to_tensor(walker: "Walker", number: Thing, **named: Thing) -> Reference:
+def num_to_tensor(
+    interpreter: Interpreter, number: ProgramValue, **named: ProgramValue
+) -> Reference:
     """A number as a tensor without axes."""
     wanted = named.get("dtype")
-    value = tensor_of(walker.op, number)
+    value = tensor_of(interpreter.op, number)
     if wanted is None and value.dtype == "float64" and named:
         wanted = NUMBERS[DEFAULT]
     if wanted is not None:
-        value = walker.op.cast(value, SCALAR_TYPES[wanted])
-    made = walker.reference(value)
+        value = interpreter.op.cast(value, SCALAR_TYPES[wanted])
+    made = Reference.to(value)
     if isinstance(number, int | Size) and not isinstance(number, bool) and value.dtype == "int64":
-        walker.numbers.remember(made, number)
+        interpreter.numbers.remember(made, number)
     return made
 
 
 @special("tensor", "as_tensor", "prim.as_tensor")
-def tensor(walker: "Walker", data: Thing, **named: Thing) -> Reference:
+def tensor(interpreter: Interpreter, data: ProgramValue, **named: ProgramValue) -> Reference:
     """A tensor of a number or of lists of numbers; float32 where they are fractions."""
     wanted = named.get("dtype")
     to = None if wanted is None else SCALAR_TYPES[wanted]
     if isinstance(data, Reference):
         value = data.read()
-        return data if to in (None, value.dtype) else walker.reference(walker.op.cast(value, to))
+        return data if to in (None, value.dtype) else Reference.to(interpreter.op.cast(value, to))
     found = list(leaves(data))
     if len(found) > MOST_NUMBERS or not all(is_number(one) for one in found):
         raise Unsupported(f"a tensor of {words(data)}")
     if any(isinstance(one, Size | Number) for one in found):
-        return walker.reference(_gathered(walker, data, to))
+        return Reference.to(_gathered(interpreter, data, to))
     array = np.asarray(data)
     kind = to or {"b": "bool", "i": "int64"}.get(array.dtype.kind, DEFAULT)
-    made = walker.reference(walker.op.constant(array, kind))
+    made = Reference.to(interpreter.op.constant(array, kind))
     if isinstance(data, int) and kind == "int64":
-        walker.numbers.remember(made, data)
+        interpreter.numbers.remember(made, data)
     return made
 
 
-def _gathered(walker: "Walker", data: Thing, to: str | None) -> Value:
+def _gathered(interpreter: Interpreter, data: ProgramValue, to: str | None) -> Value:
     """Return a tensor of lists, of which some numbers depend on the inputs."""
-    op = walker.op
+    op = interpreter.op
     if not isinstance(data, list | tuple):
         value = tensor_of(op, data)
         return op.cast(value, to or (DEFAULT if value.dtype == "float64" else value.dtype))
-    parts = [_gathered(walker, one, to) for one in data]
+    parts = [_gathered(interpreter, one, to) for one in data]
     kinds = {p.dtype for p in parts}
     kind = to or (DEFAULT if DEFAULT in kinds else parts[0].dtype)
     return op.concat([op.unsqueeze(op.cast(p, kind), [0]) for p in parts], 0)
 
 
 @special("embedding_bag")
-def embedding_bag(walker: "Walker", *args: Thing, **named: Thing) -> Thing:
+def embedding_bag(
+    interpreter: Interpreter, *args: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Sums or means of rows; what else torch yields, only its gradients need."""
-    made = walker.tensor_op("embedding_bag", list(args), named)
+    made = interpreter.tensor_op("embedding_bag", list(args), named)
     if not isinstance(made, list):
         return made
-    return Items([*made[:1], *[Missing("what only gradients need")] * 3], walker.depth)
+    return Items([*made[:1], *[Missing("what only gradients need")] * 3], interpreter.depth)
 
 
 @special("where")
-def where(walker: "Walker", condition: Reference, *rest: Thing) -> Thing:
+def where(interpreter: Interpreter, condition: Reference, *rest: ProgramValue) -> ProgramValue:
     """One or the other, by a condition; or where one holds, an index for each axis."""
     if rest:
-        return walker.tensor_op("where", [condition, *rest], {})
-    return walker.tensor_op("unbind", [walker.tensor_op("nonzero", [condition], {}), 1], {})
+        return interpreter.tensor_op("where", [condition, *rest], {})
+    return interpreter.tensor_op(
+        "unbind", [interpreter.tensor_op("nonzero", [condition], {}), 1], {}
+    )
 
 
 @special("slice")
 def part(
-    walker: "Walker", x: Reference, dim: int = 0, start: Thing = None, end: Thing = None,
-    step: Thing = 1,
-) -> Thing:  # fmt: skip
+    interpreter: Interpreter,
+    x: Reference,
+    dim: int = 0,
+    start: ProgramValue = None,
+    end: ProgramValue = None,
+    step: ProgramValue = 1,
+) -> ProgramValue:
     """A part of a tensor along an axis."""
     if not any(isinstance(n, Number) for n in (start, end)) or not isinstance(step, int):
-        return walker.tensor_op("slice", [x, dim, start, end, step], {})
-    op = walker.op
+        return interpreter.tensor_op("slice", [x, dim, start, end, step], {})
+    op = interpreter.op
     low, high = (0 if start is None else start), (_LAST if end is None else end)
     bounds = [op.unsqueeze(op.cast(tensor_of(op, n), "int64"), [0]) for n in (low, high)]
 
@@ -331,27 +346,31 @@ _LAST = (1 << 63) - 1
 
 
 @special("narrow")
-def narrowed(walker: "Walker", x: Reference, dim: int, start: Thing, length: Thing) -> Thing:
+def narrowed(
+    interpreter: Interpreter, x: Reference, dim: int, start: ProgramValue, length: ProgramValue
+) -> ProgramValue:
     """A part of a tensor along an axis, from a place on."""
     if not any(isinstance(n, Number) for n in (start, length)):
-        return walker.tensor_op("narrow", [x, dim, start, length], {})
+        return interpreter.tensor_op("narrow", [x, dim, start, length], {})
     if isinstance(start, Number) or (isinstance(start, int) and start < 0):
         raise Unsupported("a part of a tensor from a place that may count from its end")
-    return part(walker, x, dim, start, walker.number("add", [start, length]))
+    return part(interpreter, x, dim, start, compute(interpreter.op, "add", [start, length]))
 
 
 @special("as_strided")
-def as_strided(walker: "Walker", x: Reference, *rest: Thing, **named: Thing) -> Thing:
+def as_strided(
+    interpreter: Interpreter, x: Reference, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Elements at regular distances in memory, where those of the tensor lie in order."""
     if not x.is_contiguous:
         raise Unsupported("a view of memory in which the elements do not lie in order")
-    return walker.tensor_op("as_strided", [x, *rest], named)
+    return interpreter.tensor_op("as_strided", [x, *rest], named)
 
 
 # -- what may be nothing ---------------------------------------------------------------------------
 
 
-def _is_same(a: Thing, b: Thing) -> bool:
+def _is_same(a: ProgramValue, b: ProgramValue) -> bool:
     if a is None or b is None:
         return a is b
     if isinstance(a, bool | int | str) and isinstance(b, bool | int | str):
@@ -360,46 +379,55 @@ def _is_same(a: Thing, b: Thing) -> bool:
 
 
 @special("__is__")
-def is_same(walker: "Walker", a: Thing, b: Thing) -> Thing:
-    """Tell whether two things are one: nearly always whether something is None."""
-    del walker
+def is_same(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
+    """Return whether two values are one: nearly always whether something is None."""
+    del interpreter
     return _is_same(a, b)
 
 
 @special("__isnot__")
-def is_not_same(walker: "Walker", a: Thing, b: Thing) -> Thing:
-    """Tell whether two things are not one."""
-    del walker
+def is_not_same(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
+    """Return whether two values are not one."""
+    del interpreter
     return not _is_same(a, b)
 
 
 @special("_unwrap_optional", "prim.unchecked_unwrap_optional", "prim.unwrap_optional", "wait")
-def unwrapped(walker: "Walker", thing: Thing) -> Thing:
+def unwrapped(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
     """What may be nothing, and is something."""
-    del walker
-    return thing
+    del interpreter
+    return value
 
 
 @special("any")
-def any_of(walker: "Walker", items: Thing, *rest: Thing, **named: Thing) -> Thing:
+def any_of(
+    interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Whether any number of a list is true; of a tensor, the table's."""
-    return _folded(walker, "any", "__or__", items, rest, named)
+    return _folded(interpreter, "any", "__or__", items, rest, named)
 
 
 @special("all")
-def all_of(walker: "Walker", items: Thing, *rest: Thing, **named: Thing) -> Thing:
+def all_of(
+    interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Whether all numbers of a list are true; of a tensor, the table's."""
-    return _folded(walker, "all", "__and__", items, rest, named)
+    return _folded(interpreter, "all", "__and__", items, rest, named)
 
 
 def _folded(
-    walker: "Walker", name: str, op: str, items: Thing, rest: Thing, named: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter,
+    name: str,
+    op: str,
+    items: ProgramValue,
+    rest: ProgramValue,
+    named: dict[str, ProgramValue],
+) -> ProgramValue:
     if not isinstance(items, list):
-        return walker.tensor_op(name, [items, *rest], named)
-    found: Thing = name == "all"
+        return interpreter.tensor_op(name, [items, *rest], named)
+    found: ProgramValue = name == "all"
     for one in items:
-        found = walker.number(op, [found, truth(walker.op, one)])
+        found = compute(interpreter.op, op, [found, truth(interpreter.op, one)])
     return found
 
 
@@ -407,54 +435,60 @@ def _folded(
 
 
 @special("__range_length")
-def range_length(walker: "Walker", low: Thing, high: Thing, step: Thing) -> Thing:
+def range_length(
+    interpreter: Interpreter, low: ProgramValue, high: ProgramValue, step: ProgramValue
+) -> ProgramValue:
     """How many numbers a range has."""
     if all(isinstance(n, int) for n in (low, high, step)):
         return len(range(low, high, step))
     if not isinstance(step, int) or step == 0:
         raise Unsupported("a range in steps that depend on the inputs")
     bounds = [high, low] if step > 0 else [low, high]
-    length = walker.number("sub", bounds)
+    length = compute(interpreter.op, "sub", bounds)
     if abs(step) != 1:
-        rounded = walker.number("add", [length, abs(step) - 1])
-        length = walker.number("floordiv", [rounded, abs(step)])
-    return walker.number("max", [length, 0])
+        rounded = compute(interpreter.op, "add", [length, abs(step) - 1])
+        length = compute(interpreter.op, "floordiv", [rounded, abs(step)])
+    return compute(interpreter.op, "max", [length, 0])
 
 
 @special("__derive_index")
-def derive_index(walker: "Walker", index: Thing, start: Thing, step: Thing) -> Thing:
+def derive_index(
+    interpreter: Interpreter, index: ProgramValue, start: ProgramValue, step: ProgramValue
+) -> ProgramValue:
     """One number of a range."""
-    return walker.number("add", [start, walker.number("mul", [index, step])])
+    return compute(interpreter.op, "add", [start, compute(interpreter.op, "mul", [index, step])])
 
 
 @special("stack")
-def stack(walker: "Walker", tensors: Thing, dim: int = 0) -> Thing:
+def stack(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> ProgramValue:
     """Tensors side by side along a new axis."""
     if not isinstance(tensors, Items) or tensors.grown is None:
-        return walker.tensor_op("stack", [tensors, dim], {})
+        return interpreter.tensor_op("stack", [tensors, dim], {})
     whole = tensors.grown
     at = dim + whole.rank if dim < 0 else dim
     order = [*range(1, at + 1), 0, *range(at + 1, whole.rank)]
-    return walker.reference(whole.transposed(order))
+    return Reference.to(whole.transposed(order))
 
 
 @special("cat")
-def cat(walker: "Walker", tensors: Thing, dim: int = 0) -> Thing:
+def cat(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> ProgramValue:
     """Tensors one after another along an axis."""
     if not isinstance(tensors, Items) or tensors.grown is None:
-        return walker.tensor_op("cat", [tensors, dim], {})
-    op, whole = walker.op, op_named(walker, tensors.grown)
+        return interpreter.tensor_op("cat", [tensors, dim], {})
+    op, whole = interpreter.op, op_named(interpreter, tensors.grown)
     at = dim + whole.rank - 1 if dim < 0 else dim
     order = [*range(1, at + 1), 0, *range(at + 1, whole.rank)]
     turned = whole.transposed(order)
-    length = walker.number("mul", [integer(turned.shape[at]), integer(turned.shape[at + 1])])
+    length = compute(
+        interpreter.op, "mul", [integer(turned.shape[at]), integer(turned.shape[at + 1])]
+    )
     shape = [*turned.shape[:at], length, *turned.shape[at + 2 :]]
-    return walker.reference(op.reshape(turned, shape))
+    return Reference.to(op.reshape(turned, shape))
 
 
-def op_named(walker: "Walker", value: Value) -> Value:
+def op_named(interpreter: Interpreter, value: Value) -> Value:
     """Return a value with a name for each of its sizes."""
-    return walker.op.named(value)
+    return interpreter.op.named(value)
 
 
 # -- all ops ---------------------------------------------------------------------------------------
@@ -463,7 +497,9 @@ def op_named(walker: "Walker", value: Value) -> Value:
 WHOLE = {None: "", "floor": "floordiv", "trunc": "__round_to_zero_floordiv"}
 
 
-def as_number(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def as_number(
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return an operation of tensors that are known integers, as traces have; None for others."""
     mode = kwargs.get("rounding_mode")
     if name == "div" and mode in WHOLE and set(kwargs) <= {"rounding_mode"}:
@@ -473,10 +509,10 @@ def as_number(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
     count = 1 if name == "neg" else 2
     if name not in FOLLOWED or len(args) < count or args[count:] not in ([], [1]):
         return None
-    found = [_integer(walker, one) for one in args[:count]]
+    found = [_integer(interpreter, one) for one in args[:count]]
     if None in found or not any(isinstance(one, Reference) for one in args):
         return None
-    return walker.number(name, found)
+    return compute(interpreter.op, name, found)
 
 
 FOLLOWED = (
@@ -485,17 +521,17 @@ FOLLOWED = (
 )  # fmt: skip
 
 
-def _integer(walker: "Walker", thing: Thing) -> Thing:
+def _integer(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
     """Return the integer that a tensor without axes, or a number, is known to be."""
-    if isinstance(thing, Reference):
-        known = walker.numbers.get(thing)
+    if isinstance(operand, Reference):
+        known = interpreter.numbers.get(operand)
         if known is not None:
             return known
-        value = thing.read()
-        array = walker.op.array(value) if value.rank == 0 and value.dtype == "int64" else None
+        value = operand.read()
+        array = interpreter.op.array(value) if value.rank == 0 and value.dtype == "int64" else None
         return None if array is None else int(array)
-    is_integer = isinstance(thing, int | Size) and not isinstance(thing, bool)
-    return thing if is_integer else None
+    is_integer = isinstance(operand, int | Size) and not isinstance(operand, bool)
+    return operand if is_integer else None
 
 
 # What traces of before torch 1.6 compute of sizes, to resize by a factor.
@@ -505,7 +541,9 @@ FOLDED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def as_constant(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def as_constant(
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return an operation of known tensors without axes as a constant, or None for others."""
     count = 2 if name in ("add", "sub", "mul", "div") else 1
     if name not in FOLDED or kwargs or len(args) < count:
@@ -515,25 +553,25 @@ def as_constant(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str
             return None
     elif args[count:] not in ([], [1]):
         return None
-    known = [_element(walker, one) for one in args[:count]]
+    known = [_element(interpreter, one) for one in args[:count]]
     if None in known or not any(isinstance(one, Reference) for one in args[:count]):
         return None
-    things = [one.read() if isinstance(one, Reference) else one for one in args[:count]]
-    dtype = SCALAR_TYPES[args[1]] if name == "to" else result_type(*things)
+    operands = [one.read() if isinstance(one, Reference) else one for one in args[:count]]
+    dtype = SCALAR_TYPES[args[1]] if name == "to" else result_type(*operands)
     dtype = floating(dtype) if name == "div" else dtype
     if dtype not in ("float32", "float64", "int64", "int32"):
         return None
     with np.errstate(all="ignore"):
         made = np.asarray(FOLDED[name](*(np.asarray(n, dtype) for n in known)), dtype)
-    return walker.reference(walker.op.constant(made, dtype)) if np.isfinite(made) else None
+    return Reference.to(interpreter.op.constant(made, dtype)) if np.isfinite(made) else None
 
 
-def _element(walker: "Walker", thing: Thing) -> Thing:
+def _element(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
     """Return the known number that a tensor without axes, or a number, is."""
-    if isinstance(thing, Reference):
-        number = walker.numbers.get(thing)
-        if number is None and thing.read().rank == 0:
-            array = walker.op.array(thing.read())
+    if isinstance(value, Reference):
+        number = interpreter.numbers.get(value)
+        if number is None and value.read().rank == 0:
+            array = interpreter.op.array(value.read())
             number = None if array is None else array.item()
-        thing = number
-    return thing if type(thing) in (int, float) else None
+        value = number
+    return value if type(value) in (int, float) else None

@@ -8,17 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_source import Function
-from converter.lower.torch.script_things import UNKNOWN, Fields, Items, Missing, Thing, words
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.script.source import Function
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, words
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 SCALARS = {"int": "int64", "float": "float64", "bool": "bool", "number": "float64"}
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -75,7 +72,9 @@ TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 
 RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
-def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+def probed(
+    name: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op yields of an argument of which nothing is known, or UNKNOWN.
 
     Raises:
@@ -100,7 +99,7 @@ def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thi
     return UNKNOWN
 
 
-def _weights(name: str, probe: Probe, args: Sequence[Thing]) -> Told | None:
+def _weights(name: str, probe: Probe, args: Sequence[ProgramValue]) -> Told | None:
     """Return what a product or an embedding says; of how many axes there are, the usual number."""
     shapes = [a.read().shape if isinstance(a, Reference) else () for a in args]
     dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
@@ -121,7 +120,7 @@ PRODUCTS = (("linear", 0, 1, 1), ("addmm", 1, 2, 0), ("mm", 0, 1, 0), ("matmul",
 
 
 def _of_convolution(
-    probe: Probe, name: str, weight: Sequence[object], args: Sequence[Thing]
+    probe: Probe, name: str, weight: Sequence[object], args: Sequence[ProgramValue]
 ) -> Told:
     transposed = name in TRANSPOSED or (
         name in ("_convolution", "convolution") and len(args) > 6 and args[6] is True
@@ -144,7 +143,7 @@ def _of_convolution(
     return Told(spec, f"{name} of weights {list(weight)}")
 
 
-def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
+def _of_recurrent(probe: Probe, args: Sequence[ProgramValue]) -> Told:
     """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
     params = args[2]
     if len(args) != 9 or not params:
@@ -160,7 +159,7 @@ def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
 
 @dataclass(slots=True)
 class Arguments:
-    """Makes the things that ``forward`` is given.
+    """Makes the values that ``forward`` is given.
 
     Attributes:
         wanted: By name, as the user says; of the name "" the first one, whatever it is called.
@@ -174,7 +173,7 @@ class Arguments:
     names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
     sizes: set[str] = field(default_factory=set)  # names of sizes of inputs
 
-    def made(self, walker: "Walker", function: Function) -> list[Thing]:
+    def made(self, interpreter: Interpreter, function: Function) -> list[ProgramValue]:
         """Return the arguments, and make the graph's inputs.
 
         Raises:
@@ -183,7 +182,7 @@ class Arguments:
         """
         self.names = []
         made = [
-            self._made(walker, p.name, p.kind, has_default=p.default is not None)
+            self._made(interpreter, p.name, p.kind, has_default=p.default is not None)
             for p in function.parameters[1:]
         ]
         unknown = sorted(set(self.wanted) - {*self.names, ""})
@@ -195,39 +194,43 @@ class Arguments:
         # What is left to its default, after the last that is not.
         while made and isinstance(made[-1], Missing):
             made.pop()
-        for i, thing in enumerate(made):
-            if isinstance(thing, Missing):
+        for i, value in enumerate(made):
+            if isinstance(value, Missing):
                 default = function.parameters[i + 1].default
                 assert default is not None
-                made[i] = walker.value(default)
+                made[i] = interpreter.value(default)
         return made
 
-    def _made(self, walker: "Walker", name: str, kind: str, *, has_default: bool = False) -> Thing:
+    def _made(
+        self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool = False
+    ) -> ProgramValue:
         kind = kind.strip() or "Tensor"
         if kind.startswith("Optional["):
             if name in self.wanted or any(n.startswith(f"{name}_") for n in self.wanted):
-                return self._made(walker, name, kind[9:-1], has_default=has_default)
+                return self._made(interpreter, name, kind[9:-1], has_default=has_default)
             self.names.append(name)
             if not has_default:
-                walker.notes.setdefault(f"argument {name} is None; inputs=['{name}:…'] gives it")
+                interpreter.notes.setdefault(
+                    f"argument {name} is None; inputs=['{name}:…'] gives it"
+                )
                 return None
             return Missing(name)
         if kind == "Tensor":
             self.names.append(name)
             if has_default and name not in self.wanted:
                 return Missing(name)
-            return self._tensor(walker, name)
+            return self._tensor(interpreter, name)
         if kind in SCALARS:
-            return self._number(walker, name, kind, has_default=has_default)
+            return self._number(interpreter, name, kind, has_default=has_default)
         if kind.startswith("Tuple["):
             inner = _split(kind[6:-1])
-            return tuple(self._made(walker, f"{name}_{i}", k) for i, k in enumerate(inner))
+            return tuple(self._made(interpreter, f"{name}_{i}", k) for i, k in enumerate(inner))
         if kind == "List[Tensor]":
             count = 0
             while f"{name}_{count}" in self.wanted:
                 count += 1
             if count:
-                made = [self._made(walker, f"{name}_{i}", "Tensor") for i in range(count)]
+                made = [self._made(interpreter, f"{name}_{i}", "Tensor") for i in range(count)]
                 return Items(made)
             if not has_default:
                 raise UsageError(
@@ -238,15 +241,19 @@ class Arguments:
             return Missing(name)
         raise UnsupportedError(f"not supported: argument {name} of type {kind}")
 
-    def _number(self, walker: "Walker", name: str, kind: str, *, has_default: bool) -> Thing:
+    def _number(
+        self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool
+    ) -> ProgramValue:
         self.names.append(name)
         if has_default and name not in self.wanted:
-            walker.notes.setdefault(f"argument {name} has its default; it is no input of the graph")
+            interpreter.notes.setdefault(
+                f"argument {name} has its default; it is no input of the graph"
+            )
             return Missing(name)
-        value = walker.op.input(name, SCALARS[kind], ())
+        value = interpreter.op.input(name, SCALARS[kind], ())
         return Number(value)
 
-    def _tensor(self, walker: "Walker", name: str) -> Thing:
+    def _tensor(self, interpreter: Interpreter, name: str) -> ProgramValue:
         spec = self.wanted.get(name, self.wanted.get("") if name == self.names[0] else None)
         if spec is None and name in self.learned:
             spec = self.learned[name].spec
@@ -254,23 +261,23 @@ class Arguments:
             return Probe(name)
         shape = tuple(self.fixed.get(n, n) if isinstance(n, str) else n for n in spec.shape)
         try:
-            value = walker.op.input(name, spec.dtype, shape)
+            value = interpreter.op.input(name, spec.dtype, shape)
         except ValueError as e:
             raise UsageError(f"inputs={name!r}: {e}") from e
         for axis, n in enumerate(shape):
             if isinstance(n, str):
                 self.sizes.add(n)
-                walker.op.define(n, partial(walker.op.measured, value, axis))
-        return walker.reference(value)
+                interpreter.op.define(n, partial(interpreter.op.measured, value, axis))
+        return Reference.to(value)
 
-    def unanswered(self, given: Sequence[Thing]) -> None:
+    def unanswered(self, given: Sequence[ProgramValue]) -> None:
         """Look for arguments that no op said anything of.
 
         Raises:
             Met: There is one.
         """
-        for thing in given:
-            for probe in thing if isinstance(thing, tuple | list) else (thing,):
+        for value in given:
+            for probe in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(probe, Probe):
                     raise Met(probe.name, probe.met[0] if probe.met else "nothing")
 
@@ -297,30 +304,30 @@ def _split(text: str) -> list[str]:
 NAME = re.compile(r"[^\w.]")
 
 
-def flattened(thing: Thing, name: str = "output") -> list[tuple[str, Thing]]:
+def flattened(value: ProgramValue, name: str = "output") -> list[tuple[str, ProgramValue]]:
     """Return what a program returns as named outputs, in order.
 
     Raises:
         UnsupportedError: It is no tensor, number, list, tuple or dict of those.
     """
-    if isinstance(thing, Fields):
+    if isinstance(value, Fields):
         pairs = [
             (n if name == "output" else f"{name}_{n}", t)
-            for n, t in zip(thing.names, thing, strict=True)
+            for n, t in zip(value.names, value, strict=True)
         ]
-    elif isinstance(thing, list | tuple):
-        pairs = [(f"{name}_{i}", t) for i, t in enumerate(thing)]
-    elif isinstance(thing, dict):
+    elif isinstance(value, list | tuple):
+        pairs = [(f"{name}_{i}", t) for i, t in enumerate(value)]
+    elif isinstance(value, dict):
         pairs = [
             (NAME.sub("_", str(k)) if name == "output" else f"{name}_{NAME.sub('_', str(k))}", t)
-            for k, t in thing.items()
+            for k, t in value.items()
         ]
-    elif thing is None:
+    elif value is None:
         return []
-    elif isinstance(thing, Reference | Number | Size | bool | int | float):
-        return [(name, thing)]
+    elif isinstance(value, Reference | Number | Size | bool | int | float):
+        return [(name, value)]
     else:
-        raise UnsupportedError(f"not supported: an output that is {words(thing)}")
-    if isinstance(thing, Items) and thing.grown is not None:
+        raise UnsupportedError(f"not supported: an output that is {words(value)}")
+    if isinstance(value, Items) and value.grown is not None:
         raise UnsupportedError("not supported: an output that is a list of an unknown length")
     return [found for n, t in pairs for found in flattened(t, n)]

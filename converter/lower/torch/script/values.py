@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_source import Function
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.script.source import Function
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import LimitError
 from formats.torch.script_objects import DeviceName, Instance, Opaque
 
 MOST_ITEMS = 100_000  # of a list, or letters of a text, that a program makes
-Thing = Any  # what a name of the program may stand for
 
 
 class Items(list[Any]):
@@ -86,26 +85,48 @@ class Raised(Exception):  # noqa: N818 - the program's own exception
     """The program raises, whatever its inputs are."""
 
 
-def is_number(thing: Thing) -> bool:
-    """Tell whether a thing is a number, known or not; a text is none."""
-    return isinstance(thing, int | float | complex | Size | Number)
+def is_number(value: ProgramValue) -> bool:
+    """Return whether a value is a number, known or not; a text is none."""
+    return isinstance(value, int | float | complex | Size | Number)
 
 
-def is_text(thing: Thing) -> bool:
-    """Tell whether a thing is a text of the program."""
-    return isinstance(thing, str) and not isinstance(thing, Size)
+def is_text(value: ProgramValue) -> bool:
+    """Return whether a value is a text of the program."""
+    return isinstance(value, str) and not isinstance(value, Size)
 
 
-def leaves(thing: Thing) -> list[Thing]:
-    """Return what is inside of lists, tuples and dicts, or the thing itself.
+def elements(container: ProgramValue) -> list[ProgramValue]:
+    """Return the elements of a list or tuple, or the values of a dict."""
+    return list(container.values() if isinstance(container, dict) else container)
+
+
+def rebuild(container: ProgramValue, items: Sequence[ProgramValue], depth: int) -> ProgramValue:
+    """Return a list, tuple or dict of the same structure with other elements.
+
+    Args:
+        container: The one whose structure it has.
+        items: New elements, in order.
+        depth: Branches and loops around where it is made, if it is a list.
+    """
+    if isinstance(container, Fields):
+        return Fields(items, container.names)
+    if isinstance(container, tuple):
+        return tuple(items)
+    if isinstance(container, dict):
+        return dict(zip(container, items, strict=True))
+    return Items(items, depth)
+
+
+def leaves(value: ProgramValue) -> list[ProgramValue]:
+    """Return what is inside of lists, tuples and dicts, or the value itself.
 
     Raises:
         LimitError: That is too much, or a list is in itself.
     """
-    if not isinstance(thing, list | tuple | dict):
-        return [thing]
-    found: list[Thing] = []
-    left: list[Thing] = [thing]
+    if not isinstance(value, list | tuple | dict):
+        return [value]
+    found: list[ProgramValue] = []
+    left: list[ProgramValue] = [value]
     for _ in range(MOST_ITEMS):
         if not left:
             return found
@@ -119,25 +140,25 @@ def leaves(thing: Thing) -> list[Thing]:
     raise LimitError(f"lists of more than {MOST_ITEMS} elements in each other", where="forward")
 
 
-def has_tensors(thing: Thing) -> bool:
-    """Tell whether a tensor is in a thing."""
-    return any(isinstance(one, Reference) for one in leaves(thing))
+def has_tensors(value: ProgramValue) -> bool:
+    """Tell whether a tensor is in a value."""
+    return any(isinstance(one, Reference) for one in leaves(value))
 
 
-def words(thing: Thing) -> str:
-    """Return a thing as a message may name it."""
-    if isinstance(thing, Reference):
+def words(value: ProgramValue) -> str:
+    """Return a value as a message may name it."""
+    if isinstance(value, Reference):
         return "a tensor"
-    if isinstance(thing, Instance):
-        return f"an object of class {thing.cls}"
-    if isinstance(thing, Size | Number):
+    if isinstance(value, Instance):
+        return f"an object of class {value.cls}"
+    if isinstance(value, Size | Number):
         return "a number that depends on the inputs"
-    if isinstance(thing, DeviceName):
-        return f"device {thing.name}"
-    if isinstance(thing, Opaque):
-        return thing.what
-    if isinstance(thing, Named):
-        return f"{thing.name}, which is not there"
-    if isinstance(thing, list | tuple | dict):
-        return f"{len(thing)} things together"
-    return f"{type(thing).__name__} {thing!r:.40}"
+    if isinstance(value, DeviceName):
+        return f"device {value.name}"
+    if isinstance(value, Opaque):
+        return value.what
+    if isinstance(value, Named):
+        return f"{value.name}, which is not there"
+    if isinstance(value, list | tuple | dict):
+        return f"{len(value)} values together"
+    return f"{type(value).__name__} {value!r:.40}"

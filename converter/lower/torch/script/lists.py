@@ -5,22 +5,21 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/runtime/reg
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_things import MOST_ITEMS, Items, Raised, Thing, has_tensors, words
-from converter.lower.torch.things import Number, Size, integer
+from converter.lower.torch.script.numbers import compute
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, has_tensors, words
 from converter.lower.unsupported import Unsupported
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 List = Callable[..., Any]
 LISTS: dict[str, List] = {}
 
 
 def on_lists(*names: str) -> Callable[[List], List]:
-    """Enter what an op does with lists, dicts and texts; it is given the walker and these."""
+    """Enter what an op does with lists, dicts and texts; it is given the interpreter and these."""
 
     def enter(function: List) -> List:
         for name in names:
@@ -30,7 +29,7 @@ def on_lists(*names: str) -> Callable[[List], List]:
     return enter
 
 
-def place(index: Thing, what: str = "an index") -> int:
+def place(index: ProgramValue, what: str = "an index") -> int:
     """Return a known index.
 
     Raises:
@@ -41,7 +40,7 @@ def place(index: Thing, what: str = "an index") -> int:
     return index
 
 
-def known(items: Thing) -> Sequence[Any]:
+def known(items: ProgramValue) -> Sequence[Any]:
     """Return the elements of a list whose length is known.
 
     Raises:
@@ -54,7 +53,7 @@ def known(items: Thing) -> Sequence[Any]:
     return items
 
 
-def _same(a: Thing, b: Thing) -> bool:
+def _same(a: ProgramValue, b: ProgramValue) -> bool:
     if isinstance(a, Reference) or isinstance(b, Reference):
         raise Unsupported("a comparison of lists of tensors")
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -67,30 +66,30 @@ def _same(a: Thing, b: Thing) -> bool:
 
 
 @on_lists("eq")
-def equal(walker: "Walker", a: Thing, b: Thing) -> bool:
+def equal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
     """Tell whether lists, texts or devices are equal."""
-    del walker
+    del interpreter
     return _same(a, b)
 
 
 @on_lists("ne")
-def unequal(walker: "Walker", a: Thing, b: Thing) -> bool:
+def unequal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
     """Tell whether lists, texts or devices are not equal."""
-    del walker
+    del interpreter
     return not _same(a, b)
 
 
 @on_lists("append")
-def append(walker: "Walker", items: Items, item: Thing) -> Items:
+def append(interpreter: Interpreter, items: Items, item: ProgramValue) -> Items:
     """Append to a list."""
-    if not walker.appended(items, item):
-        _changed(walker, items).append(item)
+    if not interpreter.appended(items, item):
+        _changed(interpreter, items).append(item)
         if len(items) > MOST_ITEMS:
             raise Unsupported(f"a list of {len(items)} elements")
     return items
 
 
-def _changed(walker: "Walker", items: Thing) -> Any:
+def _changed(interpreter: Interpreter, items: ProgramValue) -> Any:
     """Return a list that is about to change.
 
     Raises:
@@ -98,79 +97,81 @@ def _changed(walker: "Walker", items: Thing) -> Any:
     """
     if isinstance(items, Items):
         known(items)
-        if items.depth < walker.depth:
+        if items.depth < interpreter.depth:
             raise Unsupported("a list that changes where only the inputs say whether")
         return items
     if isinstance(items, dict):
-        if walker.depth:
+        if interpreter.depth:
             raise Unsupported("a dict that changes where only the inputs say whether")
         return items
     raise Unsupported(f"{words(items)} that changes")
 
 
 @on_lists("insert")
-def insert(walker: "Walker", items: Items, index: int, item: Thing) -> None:
+def insert(interpreter: Interpreter, items: Items, index: int, item: ProgramValue) -> None:
     """Insert into a list."""
-    _changed(walker, items).insert(place(index), item)
+    _changed(interpreter, items).insert(place(index), item)
 
 
 @on_lists("extend")
-def extend(walker: "Walker", items: Items, more: Thing) -> None:
+def extend(interpreter: Interpreter, items: Items, more: ProgramValue) -> None:
     """Append all of another list."""
-    _changed(walker, items).extend(known(more))
+    _changed(interpreter, items).extend(known(more))
     if len(items) > MOST_ITEMS:
         raise Unsupported(f"a list of {len(items)} elements")
 
 
 @on_lists("pop")
-def pop(walker: "Walker", items: Thing, *rest: Thing) -> Thing:
+def pop(interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue) -> ProgramValue:
     """Take an element out of a list or a dict."""
-    found = _changed(walker, items)
+    found = _changed(interpreter, items)
     if isinstance(found, dict):
         return found.pop(*rest)
     return found.pop(place(rest[0]) if rest else -1)
 
 
 @on_lists("remove")
-def remove(walker: "Walker", items: Items, item: Thing) -> None:
+def remove(interpreter: Interpreter, items: Items, item: ProgramValue) -> None:
     """Take the first element that is equal out of a list."""
-    found = _changed(walker, items)
+    found = _changed(interpreter, items)
     del found[next(i for i, one in enumerate(found) if _same(one, item))]
 
 
 @on_lists("reverse")
-def reverse(walker: "Walker", items: Items) -> None:
+def reverse(interpreter: Interpreter, items: Items) -> None:
     """Turn a list around."""
-    _changed(walker, items).reverse()
+    _changed(interpreter, items).reverse()
 
 
 @on_lists("clear")
-def clear(walker: "Walker", items: Thing) -> None:
+def clear(interpreter: Interpreter, items: ProgramValue) -> None:
     """Empty a list or a dict."""
-    _changed(walker, items).clear()
+    _changed(interpreter, items).clear()
 
 
 @on_lists("sort")
-def sort(walker: "Walker", items: Items, reverse: bool = False) -> None:
+def sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
     """Sort a list of known numbers or texts."""
-    found = _changed(walker, items)
+    found = _changed(interpreter, items)
     if not all(isinstance(n, int | float | str) and not isinstance(n, Size) for n in found):
         raise Unsupported("sorting what depends on the inputs")
     found.sort(reverse=reverse)
 
 
 @on_lists("sorted")
-def sorted_list(walker: "Walker", items: Items, *rest: Thing) -> Items:
+def sorted_list(interpreter: Interpreter, items: Items, *rest: ProgramValue) -> Items:
     """A sorted copy of a list."""
-    made = Items(known(items), walker.depth)
-    sort(walker, made, *rest)
+    made = Items(known(items), interpreter.depth)
+    sort(interpreter, made, *rest)
     return made
 
 
 @on_lists("_set_item")
-def set_item(walker: "Walker", items: Thing, index: Thing, item: Thing) -> Thing:
+def set_item(
+    interpreter: Interpreter, items: ProgramValue, index: ProgramValue, item: ProgramValue
+) -> ProgramValue:
     """Replace an element of a list, or an entry of a dict."""
-    found = _changed(walker, items)
+    found = _changed(interpreter, items)
     if isinstance(found, dict):
         found[_key(index)] = item
     else:
@@ -178,23 +179,23 @@ def set_item(walker: "Walker", items: Thing, index: Thing, item: Thing) -> Thing
     return found
 
 
-def _key(key: Thing) -> Any:
+def _key(key: ProgramValue) -> Any:
     if isinstance(key, Size | Number) or not isinstance(key, int | float | str):
         raise Unsupported(f"a dict's key that is {words(key)}")
     return key
 
 
 @on_lists("delete", "Delete")
-def delete(walker: "Walker", items: Thing, index: Thing) -> None:
+def delete(interpreter: Interpreter, items: ProgramValue, index: ProgramValue) -> None:
     """Take an element out of a list or a dict."""
-    found = _changed(walker, items)
+    found = _changed(interpreter, items)
     del found[_key(index) if isinstance(found, dict) else place(index)]
 
 
 @on_lists("__getitem__", "select")
-def get_item(walker: "Walker", items: Thing, index: Thing) -> Thing:
+def get_item(interpreter: Interpreter, items: ProgramValue, index: ProgramValue) -> ProgramValue:
     """An element of a list or a tuple, an entry of a dict, or a letter."""
-    del walker
+    del interpreter
     if isinstance(items, dict):
         key = _key(index)
         if key not in items:
@@ -210,57 +211,61 @@ def get_item(walker: "Walker", items: Thing, index: Thing) -> Thing:
 
 @on_lists("slice")
 def slice_list(
-    walker: "Walker", items: Thing, start: Thing = None, end: Thing = None, step: int = 1
-) -> Thing:
+    interpreter: Interpreter,
+    items: ProgramValue,
+    start: ProgramValue = None,
+    end: ProgramValue = None,
+    step: int = 1,
+) -> ProgramValue:
     """A part of a list or a text."""
     found = items if isinstance(items, str) else known(items)
     bounds = [None if n is None else place(n, "a bound") for n in (start, end)]
     part = found[bounds[0] : bounds[1] : place(step)]
     if isinstance(items, str | tuple):
         return part
-    return Items(part, walker.depth)
+    return Items(part, interpreter.depth)
 
 
 @on_lists("len")
-def length(walker: "Walker", items: Thing) -> Thing:
+def length(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """How many elements a list, a dict or a text has."""
     if isinstance(items, Items) and items.grown is not None:
-        return integer(walker.op.axis_of(items.grown, 0))
+        return integer(interpreter.op.axis_of(items.grown, 0))
     return len(items)
 
 
 @on_lists("list", "copy")
-def list_of(walker: "Walker", items: Thing) -> Thing:
+def list_of(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """A copy of a list or a dict; the letters of a text."""
     if isinstance(items, dict):
         return dict(items)
     found = items if isinstance(items, str) else known(items)
-    return Items(list(found), walker.depth)
+    return Items(list(found), interpreter.depth)
 
 
 @on_lists("add", "add_")
-def joined(walker: "Walker", a: Thing, b: Thing) -> Thing:
+def joined(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
     """One list or text after another."""
     if isinstance(a, str) and isinstance(b, str):
         _check_length(len(a) + len(b))
         return a + b
-    return Items([*known(a), *known(b)], walker.depth)
+    return Items([*known(a), *known(b)], interpreter.depth)
 
 
 @on_lists("mul")
-def repeated(walker: "Walker", a: Thing, b: Thing) -> Items:
+def repeated(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> Items:
     """A list several times after itself."""
     items, times = (b, a) if isinstance(a, int) else (a, b)
     count = place(times, "a length")
     if len(known(items)) * max(count, 0) > MOST_ITEMS:
         raise Unsupported(f"a list {count} times after itself")
-    return Items(list(known(items)) * count, walker.depth)
+    return Items(list(known(items)) * count, interpreter.depth)
 
 
 @on_lists("__contains__", "contains")
-def contains(walker: "Walker", items: Thing, item: Thing) -> bool:
+def contains(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> bool:
     """Tell whether something is in a list, a dict or a text."""
-    del walker
+    del interpreter
     if isinstance(items, dict):
         return _key(item) in items
     if isinstance(items, str):
@@ -269,9 +274,9 @@ def contains(walker: "Walker", items: Thing, item: Thing) -> bool:
 
 
 @on_lists("index")
-def index_of(walker: "Walker", items: Thing, item: Thing) -> int:
+def index_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
     """Where something is in a list."""
-    del walker
+    del interpreter
     for i, one in enumerate(known(items)):
         if _same(one, item):
             return i
@@ -279,57 +284,64 @@ def index_of(walker: "Walker", items: Thing, item: Thing) -> int:
 
 
 @on_lists("count")
-def count_of(walker: "Walker", items: Thing, item: Thing) -> int:
+def count_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
     """How often something is in a list."""
-    del walker
+    del interpreter
     if isinstance(items, str):
         return items.count(item)
     return sum(_same(one, item) for one in known(items))
 
 
 @on_lists("keys")
-def keys(walker: "Walker", entries: dict[Any, Any]) -> Items:
+def keys(interpreter: Interpreter, entries: dict[Any, Any]) -> Items:
     """The keys of a dict."""
-    return Items(list(entries), walker.depth)
+    return Items(list(entries), interpreter.depth)
 
 
 @on_lists("values")
-def values(walker: "Walker", entries: dict[Any, Any]) -> Items:
+def values(interpreter: Interpreter, entries: dict[Any, Any]) -> Items:
     """The entries of a dict."""
-    return Items(list(entries.values()), walker.depth)
+    return Items(list(entries.values()), interpreter.depth)
 
 
 @on_lists("items")
-def pairs(walker: "Walker", entries: dict[Any, Any]) -> Items:
+def pairs(interpreter: Interpreter, entries: dict[Any, Any]) -> Items:
     """The keys and entries of a dict."""
-    return Items(list(entries.items()), walker.depth)
+    return Items(list(entries.items()), interpreter.depth)
 
 
 @on_lists("get")
-def get(walker: "Walker", entries: dict[Any, Any], key: Thing, default: Thing = None) -> Thing:
+def get(
+    interpreter: Interpreter,
+    entries: dict[Any, Any],
+    key: ProgramValue,
+    default: ProgramValue = None,
+) -> ProgramValue:
     """An entry of a dict, or something else."""
-    del walker
+    del interpreter
     return entries.get(_key(key), default)
 
 
 @on_lists("setdefault")
-def set_default(walker: "Walker", entries: dict[Any, Any], key: Thing, default: Thing) -> Thing:
+def set_default(
+    interpreter: Interpreter, entries: dict[Any, Any], key: ProgramValue, default: ProgramValue
+) -> ProgramValue:
     """An entry of a dict, made if it is not there."""
-    return _changed(walker, entries).setdefault(_key(key), default)
+    return _changed(interpreter, entries).setdefault(_key(key), default)
 
 
 @on_lists("update")
-def update(walker: "Walker", entries: dict[Any, Any], more: dict[Any, Any]) -> None:
+def update(interpreter: Interpreter, entries: dict[Any, Any], more: dict[Any, Any]) -> None:
     """Add the entries of another dict."""
-    _changed(walker, entries).update(more)
+    _changed(interpreter, entries).update(more)
 
 
 @on_lists("sum")
-def total(walker: "Walker", items: Thing) -> Thing:
+def total(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """The sum of a list's numbers."""
-    found: Thing = 0
+    found: ProgramValue = 0
     for one in known(items):
-        found = walker.number("add", [found, one])
+        found = compute(interpreter.op, "add", [found, one])
     return found
 
 
@@ -339,38 +351,38 @@ FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
 
 @on_lists("format")
-def formatted(walker: "Walker", pattern: str, *args: Thing) -> str:
+def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A text with others in it: for messages, where what is not known is named."""
-    del walker
+    del interpreter
     rest = iter(args)
     return FIELD.sub(lambda found: _spoken(next(rest, "…")) if found[0] == "{}" else "", pattern)
 
 
 @on_lists("percentFormat")
-def percent(walker: "Walker", pattern: str, *args: Thing) -> str:
+def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A text with others in it."""
-    del walker
+    del interpreter
     rest = iter(args)
     return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spoken(next(rest, "…")), pattern)
 
 
 @on_lists("str")
-def spoken(walker: "Walker", thing: Thing) -> str:
-    """A thing as a text."""
-    del walker
-    return _spoken(thing)
+def spoken(interpreter: Interpreter, value: ProgramValue) -> str:
+    """A value as a text."""
+    del interpreter
+    return _spoken(value)
 
 
-def _spoken(thing: Thing) -> str:
-    if has_tensors(thing) or isinstance(thing, Number | Size):
+def _spoken(value: ProgramValue) -> str:
+    if has_tensors(value) or isinstance(value, Number | Size):
         return "…"
-    return str(thing)[:1000]
+    return str(value)[:1000]
 
 
 @on_lists("join")
-def join(walker: "Walker", between: str, parts: Thing) -> str:
+def join(interpreter: Interpreter, between: str, parts: ProgramValue) -> str:
     """Texts with another one between them."""
-    del walker
+    del interpreter
     found = known(parts)
     _check_length(sum(len(part) for part in found) + len(between) * len(found))
     return between.join(found)
@@ -382,17 +394,17 @@ def _check_length(count: int) -> None:
 
 
 @on_lists("replace")
-def replaced(walker: "Walker", text: str, old: str, new: str, times: int = -1) -> str:
+def replaced(interpreter: Interpreter, text: str, old: str, new: str, times: int = -1) -> str:
     """A text with others in place of some of it."""
-    del walker
+    del interpreter
     _check_length(len(text) + (text.count(old) if old else len(text) + 1) * len(new))
     return text.replace(old, new, times)
 
 
 def _text(name: str, method: Callable[..., Any]) -> None:
-    def apply(walker: "Walker", text: str, *args: Thing) -> Thing:
+    def apply(interpreter: Interpreter, text: str, *args: ProgramValue) -> ProgramValue:
         found = method(text, *args)
-        return Items(found, walker.depth) if isinstance(found, list) else found
+        return Items(found, interpreter.depth) if isinstance(found, list) else found
 
     LISTS[name] = apply
 

@@ -14,15 +14,14 @@ from typing import Any
 
 from converter.lower import dims
 from converter.lower.torch.context import Context
-from converter.lower.torch.script_things import Thing
-from converter.lower.torch.things import Number, Size, integer
+from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 WIDEST = 1 << 63
 
 
-def _checked(number: Thing) -> Thing:
+def _checked(number: ProgramValue) -> ProgramValue:
     if isinstance(number, int) and not -WIDEST <= number < WIDEST:
         raise Unsupported("an integer of more than 64 bits")
     if isinstance(number, complex):
@@ -90,7 +89,7 @@ FRACTIONS = frozenset(("div", "sqrt", "exp", "log"))
 COMPARED = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-def compute(op: Context, name: str, args: list[Thing]) -> Thing:
+def compute(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     """Return an operation of numbers.
 
     Args:
@@ -113,7 +112,7 @@ def compute(op: Context, name: str, args: list[Thing]) -> Thing:
     return _computed(op, name, args)
 
 
-def _of_sizes(op: Context, name: str, args: list[Thing]) -> Thing:
+def _of_sizes(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     """Return an operation of sizes and integers, or None where that is no size."""
     if len(args) == 1:
         return integer(dims.mul(args[0], -1)) if name == "neg" else None
@@ -136,18 +135,18 @@ def _of_sizes(op: Context, name: str, args: list[Thing]) -> Thing:
     return None if found is None else integer(found)
 
 
-def tensor_of(op: Context, thing: Thing) -> Value:
+def tensor_of(op: Context, operand: ProgramValue) -> Value:
     """Return a number as a tensor without axes, as torch would make one for arithmetic."""
-    if isinstance(thing, Number):
-        return thing.value
-    if isinstance(thing, bool):
-        return op.constant(thing, "bool")
-    if isinstance(thing, float):
-        return op.constant(thing, "float64")
-    return op.scalar(thing, "int64")
+    if isinstance(operand, Number):
+        return operand.value
+    if isinstance(operand, bool):
+        return op.constant(operand, "bool")
+    if isinstance(operand, float):
+        return op.constant(operand, "float64")
+    return op.scalar(operand, "int64")
 
 
-def _computed(op: Context, name: str, args: list[Thing]) -> Thing:
+def _computed(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     values = [tensor_of(op, a) for a in args]
     if name in ("__and__", "__or__", "__xor__", "__not__"):
         if any(v.dtype != "bool" for v in values):
@@ -185,10 +184,10 @@ def _divided(op: Context, a: Value, b: Value) -> Value:
     return op.div(op.sub(a, rest), b)
 
 
-def truth(op: Context, thing: Thing) -> "bool | Number":
+def truth(op: Context, operand: ProgramValue) -> "bool | Number":
     """Return whether a number is not zero."""
-    if isinstance(thing, Size):
-        return Number(op.unary("Not", op.elementwise("Equal", op.scalar(thing, "int64"), 0)))
-    if isinstance(thing, Number):
-        return Number(op.cast(thing.value, "bool"))
-    return bool(thing)
+    if isinstance(operand, Size):
+        return Number(op.unary("Not", op.elementwise("Equal", op.scalar(operand, "int64"), 0)))
+    if isinstance(operand, Number):
+        return Number(op.cast(operand.value, "bool"))
+    return bool(operand)

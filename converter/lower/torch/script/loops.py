@@ -10,24 +10,28 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from converter.lower import dims
 from converter.lower.bodies import outputs_of
 from converter.lower.graph import Dim, Graph, Shape
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference, Storage
-from converter.lower.torch.script_branches import inside
-from converter.lower.torch.script_names import needed_from_before
-from converter.lower.torch.script_numbers import tensor_of, truth
-from converter.lower.torch.script_things import Fields, Items, Raised, Thing, is_number, leaves
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.script.branches import inside, undone
+from converter.lower.torch.script.loop_variables import needed_from_before
+from converter.lower.torch.script.numbers import tensor_of, truth
+from converter.lower.torch.script.types import Interpreter, LoopIteration
+from converter.lower.torch.script.values import (
+    Items,
+    Raised,
+    elements,
+    is_number,
+    leaves,
+    rebuild,
+)
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 MOST_TRIES = 8  # until the shapes that go from round to round are those that come back
 
@@ -43,7 +47,7 @@ class Carried:
         shapes: Of all of these tensors and numbers, in order: as they must be taken.
     """
 
-    names: dict[str, Thing]
+    names: dict[str, ProgramValue]
     storages: list[Storage] = field(default_factory=list)
     pinned: dict[str, Storage] = field(default_factory=dict)
     shapes: list[Shape] = field(default_factory=list)
@@ -68,13 +72,13 @@ class Pinned(Exception):  # noqa: N818 - the body is built again with what it le
 
 
 def loop(
-    walker: "Walker", target: ast.expr | None, count: Thing, test: ast.expr | None,
+    interpreter: Interpreter, target: ast.expr | None, count: ProgramValue, test: ast.expr | None,
     body: Sequence[ast.stmt],
 ) -> None:  # fmt: skip
     """Build a loop.
 
     Args:
-        walker: What walks the program.
+        interpreter: What walks the program.
         target: What counts the rounds, of a ``for``.
         count: How many there are, of a ``for``.
         test: Whether there is another, of a ``while``.
@@ -83,20 +87,20 @@ def loop(
     Raises:
         Unsupported: What goes from round to round is no tensor or number.
     """
-    frame = walker.activations[-1]
+    frame = interpreter.activations[-1]
     wanted = needed_from_before(body, test, frame.function.body)
     kept = {n: t for n, t in frame.names.items() if n in wanted}
     carried = Carried(kept)
-    carried.shapes = [v.shape for v in _values(walker, carried)]
-    before = len(walker.findings)
+    carried.shapes = [v.shape for v in _values(interpreter, carried)]
+    findings = len(interpreter.findings)
     for _ in range(MOST_TRIES):
-        del walker.findings[before:]
+        del interpreter.findings[findings:]
         try:
-            built = _built(walker, carried, target, test, body)
+            built = _built(interpreter, carried, target, test, body)
         except Pinned as pinned:
             first = carried.names.pop(pinned.name)
             carried.pinned[pinned.name] = first.storage
-            carried.shapes = [v.shape for v in _values(walker, carried)]
+            carried.shapes = [v.shape for v in _values(interpreter, carried)]
             continue
         new = [s for s in built.written if s not in carried.storages]
         if new:
@@ -109,7 +113,7 @@ def loop(
             for before, after in zip(carried.shapes, built.after, strict=True)
         ]  # fmt: skip
         if shapes == carried.shapes:
-            _finish(walker, carried, built, count, test)
+            _finish(interpreter, carried, built, count, test)
             return
         carried.shapes = shapes
     raise Unsupported("a loop whose tensors change their shapes in another way each round")
@@ -119,112 +123,114 @@ def _other_rank(before: Shape, after: Value) -> Shape:
     raise Unsupported(f"a loop that makes a tensor of {len(before)} axes one of {after.rank}")
 
 
-def _values(walker: "Walker", carried: Carried) -> list[Value]:
+def _values(interpreter: Interpreter, carried: Carried) -> list[Value]:
     """Return what goes into the first round."""
-    things = [one for thing in carried.names.values() for one in leaves(thing)]
-    found = [v for one in things if (v := _value(walker, one)) is not None]
-    return [walker.op.plain(v) for v in (*found, *(s.value for s in carried.storages))]
+    values = [one for value in carried.names.values() for one in leaves(value)]
+    found = [v for one in values if (v := _value(interpreter, one)) is not None]
+    return [interpreter.op.plain(v) for v in (*found, *(s.value for s in carried.storages))]
 
 
-def _value(walker: "Walker", thing: Thing) -> Value | None:
-    if isinstance(thing, Reference):
-        return thing.read()
-    return tensor_of(walker.op, thing) if is_number(thing) else None
+def _value(interpreter: Interpreter, value: ProgramValue) -> Value | None:
+    if isinstance(value, Reference):
+        return value.read()
+    return tensor_of(interpreter.op, value) if is_number(value) else None
 
 
-def _rebuilt(walker: "Walker", thing: Thing, values: "list[Value]") -> Thing:
-    """Return a thing of the same structure, of other tensors and numbers."""
-    if isinstance(thing, Reference):
-        return walker.reference(values.pop(0))
-    if is_number(thing):
+def _rebuilt(interpreter: Interpreter, value: ProgramValue, values: "list[Value]") -> ProgramValue:
+    """Return a value of the same structure, of other tensors and numbers."""
+    if isinstance(value, Reference):
+        return Reference.to(values.pop(0))
+    if is_number(value):
         return Number(values.pop(0))
-    if isinstance(thing, Fields):
-        return Fields([_rebuilt(walker, one, values) for one in thing], thing.names)
-    if isinstance(thing, Items):
+    if isinstance(value, list | tuple | dict):
         # As if made before the loop: what changes it in a round would change it for all names.
-        return Items([_rebuilt(walker, one, values) for one in thing], walker.depth - 1)
-    if isinstance(thing, tuple):
-        return tuple(_rebuilt(walker, one, values) for one in thing)
-    if isinstance(thing, dict):
-        return {key: _rebuilt(walker, one, values) for key, one in thing.items()}
-    return thing
+        items = [_rebuilt(interpreter, one, values) for one in elements(value)]
+        return rebuild(value, items, interpreter.depth - 1)
+    return value
 
 
 def _built(
-    walker: "Walker", carried: Carried, target: ast.expr | None, test: ast.expr | None,
+    interpreter: Interpreter, carried: Carried, target: ast.expr | None, test: ast.expr | None,
     body: Sequence[ast.stmt],
 ) -> Built:  # fmt: skip
-    from converter.lower.torch.script_walk import Round
-
-    op, frame = walker.op, walker.activations[-1]
-    before = frame.names
-    first = _values(walker, carried)
-    storages = {ref.storage: ref.storage.value for ref in walker.tensors()}
-    frame.names = dict(before)
-    try:
-        with inside(walker, "loop") as graph:
-            number = op.input(op.unique("round"), "int64", ())
-            op.input(op.unique("goes_on"), "bool", ())
-            given = [
-                replace(
-                    op.input(op.unique("state"), v.dtype, shape), stored=identity(len(shape))
-                )
-                for v, shape in zip(first, carried.shapes, strict=True)
-            ]  # fmt: skip
-            rest = list(given)
-            for name, thing in carried.names.items():
-                frame.names[name] = _rebuilt(walker, thing, rest)
-            starts = {
-                one.storage: one.storage.value
-                for name in carried.names
-                for one in leaves(frame.names[name])
-                if isinstance(one, Reference)
-            }
-            for storage, value in zip(carried.storages, rest, strict=True):
-                storage.value, storage.version = value, storage.version + 1
-            if isinstance(target, ast.Name):
-                name = f"round__{len(walker.counters)}"
-                walker.counters.append(name)
-                frame.names[target.id] = op.define(name, partial(op.unsqueeze, number, [0]))
-            walker.rounds.append(Round(walker.depth))
-            try:
-                if walker.block(body) is not None:
-                    raise Unsupported("a return from a loop")
-            except Raised as raised:
-                raise Unsupported(f"a loop that raises {str(raised)[:80]!r}") from raised
-            finally:
-                round_ = walker.rounds.pop()
-                appended = round_.appended
-            if appended.keys() & round_.read.keys():
-                raise Unsupported("a list that a loop reads and appends to")
-            _check_shared(carried, starts, storages, frame.names, appended)
-            after = _after(walker, carried, given, frame.names)
-            rows = [_row(walker, *entry) for entry in appended.values()]
-            goes_on = op.constant(np.asarray(1), "bool")
-            if test is not None:
-                found = walker.condition(test)
-                goes_on = tensor_of(op, truth(op, found))
-            written = [
-                s for s, value in storages.items()
-                if s.value is not value and s not in carried.storages
-            ]  # fmt: skip
-            graph.outputs = outputs_of(
-                op, graph, [op.plain(goes_on), *after, *(v for _, v in rows)]
-            )
-    finally:
-        frame.names = before
-        for storage, value in storages.items():
-            if storage.value is not value:
-                storage.value, storage.version = value, storage.version + 1
+    """Build the body of a loop as an inner graph."""
+    op, frame = interpreter.op, interpreter.activations[-1]
+    first = _values(interpreter, carried)
+    with undone(interpreter) as storages, inside(interpreter, "loop") as graph:
+        states = _bind_inputs(interpreter, carried, first, target)
+        starts = {
+            one.storage: one.storage.value
+            for name in carried.names
+            for one in leaves(frame.names[name])
+            if isinstance(one, Reference)
+        }
+        appended = _appended(interpreter, body)
+        _check_shared(carried, starts, storages, frame.names, appended)
+        after = _after(interpreter, carried, states, frame.names)
+        rows = [_row(interpreter, *entry) for entry in appended.values()]
+        goes_on = op.constant(np.asarray(1), "bool")
+        if test is not None:
+            goes_on = tensor_of(op, truth(op, interpreter.condition(test)))
+        written = [
+            storage for storage, value in storages.items()
+            if storage.value is not value and storage not in carried.storages
+        ]  # fmt: skip
+        outputs = [op.plain(goes_on), *after, *(value for _, value in rows)]
+        graph.outputs = outputs_of(op, graph, outputs)
     return Built(graph, after, rows, written)
+
+
+def _bind_inputs(
+    interpreter: Interpreter, carried: Carried, first: Sequence[Value], target: ast.expr | None
+) -> list[Value]:
+    """Make the inputs of a body and bind the program's names to them; return the states."""
+    op, frame = interpreter.op, interpreter.activations[-1]
+    number = op.input(op.unique("round"), "int64", ())
+    op.input(op.unique("goes_on"), "bool", ())
+    states = [
+        replace(op.input(op.unique("state"), v.dtype, shape), stored=identity(len(shape)))
+        for v, shape in zip(first, carried.shapes, strict=True)
+    ]
+    rest = list(states)
+    for name, value in carried.names.items():
+        frame.names[name] = _rebuilt(interpreter, value, rest)
+    for storage, state in zip(carried.storages, rest, strict=True):
+        storage.value, storage.version = state, storage.version + 1
+    if isinstance(target, ast.Name):
+        name = f"round__{len(interpreter.counters)}"
+        interpreter.counters.append(name)
+        frame.names[target.id] = op.define(name, partial(op.unsqueeze, number, [0]))
+    return states
+
+
+def _appended(
+    interpreter: Interpreter, body: Sequence[ast.stmt]
+) -> dict[int, tuple[Items, list[ProgramValue]]]:
+    """Interpret a body; return what it appends to lists from before it.
+
+    Raises:
+        Unsupported: It returns, raises, or reads a list that it appends to.
+    """
+    iteration = LoopIteration(interpreter.depth)
+    interpreter.iterations.append(iteration)
+    try:
+        if interpreter.block(body) is not None:
+            raise Unsupported("a return from a loop")
+    except Raised as raised:
+        raise Unsupported(f"a loop that raises {str(raised)[:80]!r}") from raised
+    finally:
+        interpreter.iterations.pop()
+    if iteration.appended.keys() & iteration.read.keys():
+        raise Unsupported("a list that a loop reads and appends to")
+    return iteration.appended
 
 
 def _check_shared(
     carried: Carried,
     starts: dict[Storage, Value],
     before: dict[Storage, Value],
-    names: dict[str, Thing],
-    appended: dict[int, tuple[Items, list[Thing]]],
+    names: dict[str, ProgramValue],
+    appended: dict[int, tuple[Items, list[ProgramValue]]],
 ) -> None:
     """Look whether rounds share memory that one of them writes to: here they pass on values.
 
@@ -245,22 +251,27 @@ def _check_shared(
             raise Unsupported("a loop that writes in place to a tensor that it also assigns")
     written = {s for s, value in before.items() if s.value is not value}
     passed = [one for name in carried.names for one in leaves(names[name])]
-    passed += [one for _, things in appended.values() for thing in things for one in leaves(thing)]
+    passed += [
+        one for _, values in appended.values() for operand in values for one in leaves(operand)
+    ]
     if any(isinstance(one, Reference) and one.storage in written for one in passed):
         raise Unsupported("a loop that keeps a tensor of one round that later rounds write to")
 
 
 def _after(
-    walker: "Walker", carried: Carried, given: Sequence[Value], names: dict[str, Thing]
+    interpreter: Interpreter,
+    carried: Carried,
+    given: Sequence[Value],
+    names: dict[str, ProgramValue],
 ) -> list[Value]:
     """Return what comes out of a round."""
     found: list[Value] = []
-    for name, thing in carried.names.items():
-        made = [_value(walker, one) for one in leaves(names[name])]
-        wanted = [one for one in leaves(thing) if isinstance(one, Reference) or is_number(one)]
+    for name, operand in carried.names.items():
+        made = [_value(interpreter, one) for one in leaves(names[name])]
+        wanted = [one for one in leaves(operand) if isinstance(one, Reference) or is_number(one)]
         values = [v for v in made if v is not None]
         if len(values) != len(wanted) or any(n is None for n in made) != any(
-            not isinstance(o, Reference) and not is_number(o) for o in leaves(thing)
+            not isinstance(o, Reference) and not is_number(o) for o in leaves(operand)
         ):
             raise Unsupported(f"{name}, which a loop makes something of another kind")
         found += values
@@ -268,14 +279,16 @@ def _after(
     for before, value in zip(given, found, strict=True):
         if before.dtype != value.dtype:
             raise Unsupported(f"a loop that makes {before.dtype} into {value.dtype}")
-    return [walker.op.plain(v) for v in found]
+    return [interpreter.op.plain(v) for v in found]
 
 
-def _row(walker: "Walker", items: Items, appended: Sequence[Thing]) -> tuple[Items, Value]:
+def _row(
+    interpreter: Interpreter, items: Items, appended: Sequence[ProgramValue]
+) -> tuple[Items, Value]:
     if len(appended) != 1 or not isinstance(appended[0], Reference):
         raise Unsupported("a list that a loop appends something else to than one tensor each round")
-    value = walker.op.plain(appended[0].read())
-    if any(atom in walker.counters for n in value.shape for atom in _atoms(n)):
+    value = interpreter.op.plain(appended[0].read())
+    if any(atom in interpreter.counters for n in value.shape for atom in _atoms(n)):
         raise Unsupported("a list of tensors whose sizes change from round to round")
     return items, value
 
@@ -288,12 +301,16 @@ def _atoms(size: Dim) -> set[str]:
 
 
 def _finish(
-    walker: "Walker", carried: Carried, built: Built, count: Thing, test: ast.expr | None
+    interpreter: Interpreter,
+    carried: Carried,
+    built: Built,
+    count: ProgramValue,
+    test: ast.expr | None,
 ) -> None:
-    op, frame = walker.op, walker.activations[-1]
+    op, frame = interpreter.op, interpreter.activations[-1]
     rounds = None if count is None else tensor_of(op, count)
-    goes_on = None if test is None else tensor_of(op, truth(op, walker.condition(test)))
-    first = _values(walker, carried)
+    goes_on = None if test is None else tensor_of(op, truth(op, interpreter.condition(test)))
+    first = _values(interpreter, carried)
     kinds = [(v.dtype, shape) for v, shape in zip(first, carried.shapes, strict=True)]
     many = count if isinstance(count, Size) else None
     kinds += [(v.dtype, (many, *v.shape)) for _, v in built.rows]
@@ -306,20 +323,20 @@ def _finish(
         asked[1] = replace(op.constant(np.asarray(1), "bool"), is_constant=False)
     made = op.node("Loop", [*asked, *first], kinds, attributes={"body": built.body})
     rest = list(made)
-    for name, thing in carried.names.items():
-        frame.names[name] = _rebuilt(walker, thing, rest)
+    for name, operand in carried.names.items():
+        frame.names[name] = _rebuilt(interpreter, operand, rest)
     for storage in carried.storages:
         storage.value, storage.version = rest.pop(0), storage.version + 1
     for (items, _), value in zip(built.rows, rest, strict=True):
-        items.grown = op.concat([*_before(walker, items, value), value], 0)
+        items.grown = op.concat([*_before(interpreter, items, value), value], 0)
         items.clear()
 
 
-def _before(walker: "Walker", items: Items, value: Value) -> list[Value]:
+def _before(interpreter: Interpreter, items: Items, value: Value) -> list[Value]:
     """Return what a list had before a loop appended to it, along a first axis."""
     if items.grown is not None:
         return [items.grown]
-    op = walker.op
+    op = interpreter.op
     if not all(isinstance(one, Reference) for one in items):
         raise Unsupported("a list that a loop appends something else to than was in it")
     made = [op.unsqueeze(op.plain(one.read()), [0]) for one in items]

@@ -8,20 +8,18 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quant
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from converter.lower.torch import calls
 from converter.lower.torch.prepacked import PACKING
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.quanta import Packed
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_things import Callee, Missing, Thing
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import Callee, Missing
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import CorruptError
 from formats.torch.script_objects import PACKED, Instance
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,74 +37,74 @@ class Cell:
     fewer: bool
 
 
-def restored(walker: "Walker", owner: Instance) -> None:
+def restored(interpreter: Interpreter, owner: Instance) -> None:
     """Give an object the attributes that its ``__setstate__`` makes."""
     state, owner.state = owner.state, None
-    function = walker.method(owner, "__setstate__")
+    function = interpreter.method(owner, "__setstate__")
     if function is None or state is None:
         raise CorruptError(f"an object of class {owner.cls} with a state that nothing reads")
-    depth, walker.depth = walker.depth, 0  # it has been made before anything was decided
+    depth, interpreter.depth = interpreter.depth, 0  # it has been made before anything was decided
     try:
-        walker.call(Callee(function, owner), [walker.stored(state)], {})
+        interpreter.call(Callee(function, owner), [interpreter.stored(state)], {})
     finally:
-        walker.depth = depth
+        interpreter.depth = depth
 
 
-def packed(walker: "Walker", thing: Instance) -> Thing:
+def packed(interpreter: Interpreter, value: Instance) -> ProgramValue:
     """Return an object of one of torch's own classes as ops take it."""
-    kind = thing.cls.removeprefix(PACKED)
+    kind = value.cls.removeprefix(PACKED)
     if kind == "quantized.LinearPackedParamsBase":
-        return Packed(*_weights(walker, thing))
+        return Packed(*_weights(interpreter, value))
     if kind.startswith("quantized.Conv") and kind.endswith("PackedParamsBase"):
-        return _convolution(walker, thing)
+        return _convolution(interpreter, value)
     if kind == "rnn.CellParamsBase":
-        return _cell(walker, thing)
+        return _cell(interpreter, value)
     if kind.startswith("xnnpack.") and kind.removeprefix("xnnpack.") in PACKING:
         pack = PACKING[kind.removeprefix("xnnpack.")]
-        state = [walker.stored(one) for one in thing.state or ()]
-        return pack(walker.op, *(calls.values(one) for one in state))
-    return Missing(f"an object of class {thing.cls}")
+        state = [interpreter.stored(one) for one in value.state or ()]
+        return pack(interpreter.op, *(calls.values(one) for one in state))
+    return Missing(f"an object of class {value.cls}")
 
 
-def _weights(walker: "Walker", thing: Instance) -> tuple[Value, Value | None]:
+def _weights(interpreter: Interpreter, value: Instance) -> tuple[Value, Value | None]:
     weight, bias = (
-        walker.stored(thing.attributes.get(name)) for name in ("weight", "bias")
+        interpreter.stored(value.attributes.get(name)) for name in ("weight", "bias")
     )  # fmt: skip
     if not isinstance(weight, Reference):
-        raise Unsupported(f"an object of class {thing.cls} without weights")
+        raise Unsupported(f"an object of class {value.cls} without weights")
     return weight.read(), bias.read() if isinstance(bias, Reference) else None
 
 
-def _convolution(walker: "Walker", thing: Instance) -> Packed:
+def _convolution(interpreter: Interpreter, value: Instance) -> Packed:
     """Return a packed convolution.
 
     Its numbers are: how many axes, stride, padding, dilation and output padding of each, groups,
     and whether it is transposed.
     """
-    config = thing.attributes.get("config")
+    config = value.attributes.get("config")
     numbers = [n for n in config if isinstance(n, int)] if isinstance(config, tuple) else []
     rank = numbers[0] if numbers else 0
     if not 1 <= rank <= 3 or len(numbers) != 4 * rank + 3:
         raise Unsupported(
-            f"an object of class {thing.cls} that is packed in a way that we do not know"
+            f"an object of class {value.cls} that is packed in a way that we do not know"
         )
     steps, around, spaces, more = (tuple(numbers[1 + i * rank :][:rank]) for i in range(4))
-    weight, bias = _weights(walker, thing)
+    weight, bias = _weights(interpreter, value)
     groups, turned = numbers[-2:]
     return Packed(weight, bias, steps, around, spaces, more, groups, transposed=bool(turned))
 
 
-def _cell(walker: "Walker", thing: Instance) -> Thing:
-    state = thing.state or ()
+def _cell(interpreter: Interpreter, value: Instance) -> ProgramValue:
+    state = value.state or ()
     kind = state[0] if state else None
     if kind not in ("quantized_dynamic", "quantized_fp16") or len(state) != 5:
         return Missing(f"recurrent layers that are packed as {kind!r:.40}")
-    sides = [walker.stored(one) for one in _listed(state[4])]
+    sides = [interpreter.stored(one) for one in _listed(state[4])]
     if len(sides) != 2 or not all(isinstance(one, Packed) for one in sides):
         return Missing("recurrent layers with other weights than two")
     fewer = bool(next(iter(_listed(state[3])), 0))
     return Cell(sides[0], sides[1], fewer)
 
 
-def _listed(thing: object) -> Sequence[object]:
-    return thing if isinstance(thing, list | tuple) else ()
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_fixing import Fixed
-from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
-from converter.lower.torch.script_numbers import tensor_of
-from converter.lower.torch.script_source import Source
-from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown, leaves
-from converter.lower.torch.script_walk import Walker
+from converter.lower.torch.script.fixed_sizes import Fixed
+from converter.lower.torch.script.inputs import Arguments, Learned, Met, flattened
+from converter.lower.torch.script.interpreter import ScriptInterpreter
+from converter.lower.torch.script.numbers import tensor_of
+from converter.lower.torch.script.source import Source
+from converter.lower.torch.script.values import Callee, Raised, Stop, Unknown, leaves
 from converter.lower.unsupported import Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
@@ -80,42 +81,46 @@ def _walked(
 ) -> Graph:
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
-    walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)
-    forward = walker.method(objects.root, "forward")
+    interpreter = ScriptInterpreter(
+        op, source, objects, names, version_of(bundle), bundle.encodings
+    )
+    forward = interpreter.method(objects.root, "forward")
     if forward is None:
         methods = bundle.topology.summary.get("methods") if bundle.topology is not None else None
         has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
         raise UnsupportedError(f"not supported: a module without a forward{has}")
-    given = arguments.made(walker, forward)
-    made: Thing = None
+    given = arguments.made(interpreter, forward)
+    made: ProgramValue = None
     try:
-        made = walker.call(Callee(forward, objects.root), given, {})
+        made = interpreter.call(Callee(forward, objects.root), given, {})
     except Stop:
-        if not walker.findings:
+        if not interpreter.findings:
             arguments.unanswered(given)
-            walker.found("forward", "a branch that nothing decides")
+            interpreter.found("forward", "a branch that nothing decides")
     except Raised as raised:
-        walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
+        interpreter.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
     except Unsupported as gap:
-        walker.found("forward", str(gap))
-    if not walker.findings:
+        interpreter.found("forward", str(gap))
+    if not interpreter.findings:
         arguments.unanswered(given)
-    return finished(walker, made, arguments, forward.returns)
+    return finished(interpreter, made, arguments, forward.returns)
 
 
-def finished(walker: Walker, made: Thing, arguments: Arguments, returns: str) -> Graph:
+def finished(
+    interpreter: ScriptInterpreter, made: ProgramValue, arguments: Arguments, returns: str
+) -> Graph:
     """Return the graph of what a program returned.
 
     Raises:
         UnsupportedError: Something is not supported.
     """
-    if any(storage.version != version for storage, version in walker.doubts):
-        walker.at = "forward"
-        walker.found("if", "a write to a tensor that two branches may share")
-    _tell(walker, arguments)
-    graph = _with_outputs(walker, made, returns)
-    graph.notes += [*walker.notes, *_assumed(graph, arguments)]
-    graph.unkept += walker.unkept
+    if any(storage.version != version for storage, version in interpreter.doubts):
+        interpreter.at = "forward"
+        interpreter.found("if", "a write to a tensor that two branches may share")
+    _tell(interpreter, arguments)
+    graph = _with_outputs(interpreter, made, returns)
+    graph.notes += [*interpreter.notes, *_assumed(graph, arguments)]
+    graph.unkept += interpreter.unkept
     return graph
 
 
@@ -125,26 +130,26 @@ def version_of(bundle: Bundle) -> int:
     return int(found) if found.isdigit() and len(found) < 6 else 0
 
 
-def _tell(walker: Walker, arguments: Arguments) -> None:
+def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
     """Raise all findings as one error."""
-    if not walker.findings:
+    if not interpreter.findings:
         return
     hint = None
     if arguments.learned:
         said = [_spelled(t.spec) for t in arguments.learned.values()]
         hint = f"Sizes that are known may help: inputs={said}, with numbers for words"
-    report(walker.findings, hint)
+    report(interpreter.findings, hint)
 
 
-def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
-    op = walker.op
+def _with_outputs(interpreter: ScriptInterpreter, made: ProgramValue, returns: str) -> Graph:
+    op = interpreter.op
     leaves(made)  # not too many, and none in itself
     outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
     if not outputs:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
     used = set(op.graph.inputs)
-    for name, thing in outputs:
-        value = thing.read() if isinstance(thing, Reference) else _number(op, thing)
+    for name, operand in outputs:
+        value = operand.read() if isinstance(operand, Reference) else _number(op, operand)
         if isinstance(value, Compound):
             raise UnsupportedError("not supported: an output of complex or quantised numbers")
         while name in used:
@@ -155,9 +160,9 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     return needed(op.graph)
 
 
-def _number(op: Context, thing: Thing) -> Value:
+def _number(op: Context, operand: ProgramValue) -> Value:
     """Return a number as a tensor of the dtype that Python's own would have."""
-    value = tensor_of(op, thing)
+    value = tensor_of(op, operand)
     return op.cast(value, "float64") if value.is_float else value
 
 
