@@ -601,16 +601,6 @@ class Builder:
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         return self.emit("MatMul", a, b, dtype=a.dtype, shape=shape)
 
-    def einsum(self, equation: str, *operands: Value, shape: Shape) -> Value:
-        """Einstein's sum; the caller knows the shape."""
-        from converter.lower.contraction import as_product
-
-        found = as_product(self, equation, operands, shape)
-        if found is not None:
-            return found
-        dtype = operands[0].dtype
-        return self.emit("Einsum", *operands, dtype=dtype, shape=shape, equation=equation)
-
 
 MAX_FLOAT = 3.4028234663852886e38
 END = 1 << 31  # as the end of a slice: to the end

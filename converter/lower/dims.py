@@ -8,9 +8,10 @@ text from a model file is a name like any other.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from converter.lower.graph import Dim
-
+Dim: TypeAlias = "int | str | None"  # a size, the name of a symbolic one, or an unknown one
+Shape: TypeAlias = tuple[Dim, ...]
 Terms = dict[tuple[str, ...], int]  # the names of a product, sorted -> its coefficient
 
 MAX_LENGTH = 200  # characters of a name; a dimension with a longer one is unknown

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from converter.lower.graph import Shape
+from converter.lower.dims import Shape
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from converter.lower.dims import Dim as Dim
+from converter.lower.dims import Shape as Shape
+
 if TYPE_CHECKING:
     import numpy as np
 
     from converter.lower.encoded import Encoded as EncodedInput
 
-Dim: TypeAlias = "int | str | None"  # a size, the name of a dynamic one, or one we do not know
-Shape: TypeAlias = tuple[Dim, ...]
 Attribute: TypeAlias = (
     "int | float | str | bytes | list[int] | list[float] | list[str] | list[bytes] | Graph"
     " | np.ndarray | Encoded"

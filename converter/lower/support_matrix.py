@@ -10,12 +10,13 @@ Matrix = list[dict[str, Any]]
 
 def _keras() -> Matrix:
     """Return a row for each layer and operation, and for each activation that is a string."""
-    from converter.lower.keras.activations import FUNCTIONS
+    from converter.lower.keras.activations import FUNCTIONS, LAMBDA
     from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
 
     activations = [
         {"name": f"activation {name}", "computes": summarize(function.__doc__), "arguments": []}
         for name, function in sorted(FUNCTIONS.items())
+        if name != LAMBDA
     ]
     return [
         *LAYERS.support_matrix(),

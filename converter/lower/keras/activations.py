@@ -5,12 +5,13 @@ from math import sqrt
 from typing import Any, TypeAlias
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Roles, Unsupported, is_authors, keras_layer
+from converter.lower.keras.table import LAYERS, Roles, Unsupported, is_authors, keras_layer
 from converter.lower.values import Value
 
 Function: TypeAlias = Callable[..., Value]
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+LAMBDA = "__lambda__"  # what Keras calls a function of the author's
 FUNCTIONS: dict[str, Function] = {}
 
 
@@ -48,18 +49,16 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
     if isinstance(spec, Mapping):
         name = spec.get("class_name")
         config = spec.get("config")
-        if name == "__lambda__" or (name is None and "value" in spec):
-            from converter.lower.keras.lambdas import applied
-
+        if name == LAMBDA or (name is None and "value" in spec):
+            LAYERS["Lambda"]  # its family enters the function
             # Keras 3 writes the inner part of its own form, which it does not read again.
-            return applied(op, x, spec if name else {"class_name": "__lambda__", "config": spec})
+            code = spec if name else {"class_name": LAMBDA, "config": spec}
+            return FUNCTIONS[LAMBDA](op, x, code)
         if name in ("function", "__function__", "Activation") or isinstance(config, str):
             # Keras 3 calls a function "function"; its name is its config.
             if isinstance(config, Mapping):
                 config = config.get("activation", config.get("name"))
             return activate(op, x, config)
-        from converter.lower.keras.table import LAYERS
-
         if is_authors(spec.get("module")) or ">" in str(name):
             raise Unsupported(f"activation {name!r} of {spec.get('module') or 'its author'}")
         row = LAYERS.get(str(name))

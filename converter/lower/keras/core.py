@@ -9,6 +9,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
+from converter.lower.ops.einsum import contract
 from converter.lower.values import Value, total
 
 
@@ -63,7 +64,7 @@ def einsum_dense(
     """activation(einsum(equation, x, kernel) + bias)."""
     del output_shape
     kernel = w["kernel"]
-    result = op.einsum(equation, x, kernel, shape=einsum_shape(equation, x, kernel))
+    result = contract(op, equation, x, kernel, shape=einsum_shape(equation, x, kernel))
     if bias_axes:
         result = op.add(result, w["bias"])
     return activate(op, result, activation)

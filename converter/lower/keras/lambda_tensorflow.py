@@ -22,6 +22,7 @@ from converter.lower.keras.table import (
 )
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
 from converter.lower.keras.tensorflow_ops.arrays import wanted
+from converter.lower.ops.einsum import contract
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
@@ -166,7 +167,7 @@ def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
         raise Unsupported("einsum without an equation")
     operands = alike(op, *inputs)
     shape = einsum_shape(equation.replace(" ", ""), *operands)
-    return op.einsum(equation.replace(" ", ""), *operands, shape=shape)
+    return contract(op, equation.replace(" ", ""), *operands, shape=shape)
 
 
 @operation(TF_CALLED, "meshgrid")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import ELEMENT_TYPES, Builder
+from converter.lower.keras.activations import LAMBDA, activation
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
@@ -60,7 +61,8 @@ def lambda_(
     return made if own is None else Masked(made, own)
 
 
-def applied(op: Builder, x: Value, config: Any) -> Value:
+@activation(LAMBDA)
+def apply_lambda(op: Builder, x: Value, config: Any) -> Value:
     """Apply an activation that is a function of the author's: Keras 3 keeps its code.
 
     Raises:

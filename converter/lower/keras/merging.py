@@ -13,6 +13,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import promoted
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
+from converter.lower.ops.einsum import contract
 from converter.lower.ops.norm import unit
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -191,5 +192,5 @@ def dot(
     right = "".join("z" if k == 0 else "y" if k == j else names_b[k] for k in range(b.rank))
     out = "z" + "".join(names_a.values()) + "".join(names_b.values())
     sizes: list[Dim] = [a.shape[0], *(a.shape[k] for k in rest_a), *(b.shape[k] for k in rest_b)]
-    result = op.einsum(f"{left},{right}->{out}", a, b, shape=tuple(sizes))
+    result = contract(op, f"{left},{right}->{out}", a, b, shape=tuple(sizes))
     return op.unsqueeze(result, [1]) if result.rank == 1 else result

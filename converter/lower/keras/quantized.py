@@ -16,6 +16,7 @@ from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.model import Layer
 from converter.lower.keras.rules import Age, rule
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
+from converter.lower.ops.einsum import contract
 from converter.lower.values import Value, total
 from formats.keras.variable_names import quantization
 
@@ -259,7 +260,7 @@ def quantised_einsum(
         missing = [i for i, letter in enumerate(output) if letter not in kept]
         divisors.insert(0, op.unsqueeze(factor, missing) if missing else factor)
     kernel = op.cast(kernel, x.dtype)
-    result = op.einsum(equation, x, kernel, shape=einsum_shape(equation, x, kernel))
+    result = contract(op, equation, x, kernel, shape=einsum_shape(equation, x, kernel))
     result = op.cast(result, dtype)
     if not divisors:
         return result
@@ -310,7 +311,7 @@ def einsum_dense_float8(
     leave_history(w)
     inputs = eight_bits(op, x, w["inputs_scale"])
     kernel = eight_bits(op, w["kernel"], w["kernel_scale"])
-    result = op.einsum(equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))
+    result = contract(op, equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))
     return activate(op, op.add(result, bias_of_float8(op, w)) if bias_axes else result, activation)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 from converter.lower.graph import Dim, Shape
+from converter.lower.ops.einsum import contract
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
 from converter.lower.tf.graphdef import Node
@@ -109,7 +110,7 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
         )
     terms, values, right = _spelled_out(op, terms, values, right)
     shape = _einsum_shape(terms, values, right)
-    return op.einsum(f"{','.join(terms)}->{right}", *values, shape=shape)
+    return contract(op, f"{','.join(terms)}->{right}", *values, shape=shape)
 
 
 def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from string import ascii_lowercase, ascii_uppercase
 
 from converter.lower.graph import Dim
+from converter.lower.ops.einsum import contract
 from converter.lower.torch.arithmetic import scaled
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Scalar, Tensors
@@ -191,7 +192,7 @@ def einsum(
         for letter, n in zip(term, x.shape, strict=True)
     ):
         raise Unsupported("einsum that broadcasts axes of one element")
-    return op.einsum(f"{','.join(terms)}->{out}", *values, shape=shape)
+    return contract(op, f"{','.join(terms)}->{out}", *values, shape=shape)
 
 
 def _spelled(text: str, tensors: Tensors) -> tuple[list[str], str]:

@@ -22,6 +22,7 @@ from converter.lower.keras.operations.operands import (
 from converter.lower.keras.operations.reductions import extreme, reduced
 from converter.lower.keras.operations.shaping import moved
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
+from converter.lower.ops.einsum import contract
 from converter.lower.values import Value
 
 # -- of two ----------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def contracted(
     out = [c for i, c in enumerate(left) if i not in axes_a]
     out += [c for j, c in enumerate(right) if j not in axes_b]
     equation = f"{''.join(left)},{''.join(right)}->{''.join(out)}"
-    return op.einsum(equation, a, b, shape=einsum_shape(equation, a, b))
+    return contract(op, equation, a, b, shape=einsum_shape(equation, a, b))
 
 
 @operation(OPERATIONS, "Dot")
@@ -128,7 +129,7 @@ def einsum(op: Builder, *operands: Any, subscripts: str) -> Value:
     if not values[0].is_float and dtype not in ("int32", "int64"):
         values = [op.cast(v, "int32") for v in values]
     equation = explicit(subscripts)
-    result = op.einsum(equation, *values, shape=einsum_shape(equation, *values))
+    result = contract(op, equation, *values, shape=einsum_shape(equation, *values))
     return op.cast(result, "int32" if dtype == "int8" else dtype)
 
 

@@ -7,20 +7,31 @@ both operands that stay (batches) or go (the sum), and those of one operand alon
 
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import TYPE_CHECKING
 
+from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Shape
 from converter.lower.values import Value
-
-if TYPE_CHECKING:
-    from converter.lower.builder import Builder
 
 DTYPES = ("float32", "float64")  # of others, what has a kernel differs between the two operators
 
 
-def as_product(
-    op: "Builder", equation: str, operands: Sequence[Value], shape: Shape
-) -> Value | None:
+def contract(op: Builder, equation: str, *operands: Value, shape: Shape) -> Value:
+    """Return Einstein's sum of tensors: as a product of matrices, where it is one.
+
+    Args:
+        op: Builder.
+        equation: With an arrow.
+        operands: One for each term.
+        shape: Of the result.
+    """
+    found = as_product(op, equation, operands, shape)
+    if found is not None:
+        return found
+    dtype = operands[0].dtype
+    return op.emit("Einsum", *operands, dtype=dtype, shape=shape, equation=equation)
+
+
+def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Shape) -> Value | None:
     """Return an Einstein's sum as a MatMul, or None where it is none.
 
     Args:
@@ -96,7 +107,7 @@ def _spelled(
 
 
 def _grouped(
-    op: "Builder", x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
+    op: Builder, x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
 ) -> Value | None:
     """Return a tensor with the axes of each group as one; a group of none is an axis of one."""
     if all(len(group) == 1 for group in groups):
@@ -106,7 +117,7 @@ def _grouped(
 
 
 def _apart(
-    op: "Builder", x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
+    op: Builder, x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
 ) -> Value | None:
     """Return a tensor with the axes of each group on their own again."""
     if all(len(group) == 1 for group in groups):
@@ -130,7 +141,7 @@ def _total(sizes: Sequence[Dim]) -> Dim:
     return result
 
 
-def _reshaped(op: "Builder", x: Value, target: Sequence[Dim], kept: int) -> Value | None:
+def _reshaped(op: Builder, x: Value, target: Sequence[Dim], kept: int) -> Value | None:
     """Return a tensor in another shape, or None where more than one size must be computed.
 
     Args:
