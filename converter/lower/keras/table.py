@@ -2,8 +2,20 @@
 
 A handler takes the builder, the layer's weights, and its tensors as positional arguments; the
 layer's arguments and those of the call are keyword-only, under Keras's names and defaults. An
-argument that is in no signature is a gap, never ignored. The docstring's first line is the cell of
-the support matrix (``convert ops keras``).
+argument that is in no signature is unsupported, never ignored.
+
+To add a layer, write its handler into the family it belongs to::
+
+    @keras_layer("UnitNormalization")
+    def unit_normalization(op: Builder, w: Roles, x: Value, /, *, axis: int = -1) -> Value:
+        \"\"\"X / sqrt(sum(x * x)) along an axis.\"\"\"
+        length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [axis], keepdims=True))
+        return op.div(x, length)
+
+and a row into ``fixtures/keras_layers/rows/<family>.py``, which ``make.py`` runs with both Kerases.
+Weights are ``w["kernel"]``, by the names that files have. An operation of keras.ops is entered with
+``@operation(OPERATIONS, "Logaddexp")``; what it computes goes to `converter.lower.ops`, with a row
+beside NumPy in ``tests/converter/lower/ops/test_one_meaning.py``, which needs no framework.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,19 @@
 
 A handler takes the builder and the op's tensors as positional arguments, in the order of the op's
 definition; its attributes are keyword-only, under TensorFlow's names and defaults. An attribute
-that is in no signature is a gap, never ignored; what says only a type is told by the tensors. The
-docstring's first line is the cell of the support matrix (``convert ops tf``).
+that is in no signature is unsupported, never ignored; what says only a type is told by the tensors.
+
+To add an op, write its handler into the family it belongs to::
+
+    @tf_op("Xlogy")
+    def xlogy(op: Context, x: Value, y: Value, /) -> Value:
+        \"\"\"X * log(y), and 0 where x is 0.\"\"\"
+        return op.where(op.elementwise("Equal", x, 0.0), 0.0, op.mul(x, op.unary("Log", y)))
+
+and a row into ``fixtures/tf_ops/rows/<family>.py``, which ``make.py`` runs with TensorFlow; of an
+op that several front ends have, what it computes goes to `converter.lower.ops`, with a row beside
+NumPy in ``tests/converter/lower/ops/test_one_meaning.py``, which needs no framework. An op that
+reads variables, calls functions or decodes bytes declares ``op: Session``.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/api_def/base_api
 """
 

@@ -1,11 +1,22 @@
 """THE table of torch's ATen ops: a function each, whose signature is the op's schema.
 
 A handler takes the builder, and then the schema's arguments under their names, with their defaults.
-An argument that is in no signature is a gap, never ignored, except what says only where a tensor
-is kept (`IGNORED`). Annotations tell overloads apart where a source does not name them. The
-docstring's first line is the cell of the support matrix (``convert ops torch``).
+An argument that is in no signature is unsupported, never ignored, except what says only where a
+tensor is kept (`IGNORED`). Annotations tell overloads apart where a source does not name them.
 
-A family is a module of handlers; a new one is named in `OPS`.
+To add an op, write its handler into the family it belongs to, in torch's own formulation and by
+other handlers where torch composes it::
+
+    @aten("xlogy.Tensor", "special_xlogy")
+    def xlogy(op: Context, self: Value, other: Value) -> Value:
+        \"\"\"A * log(b), and 0 where a is 0.\"\"\"
+        a, b = together(op, [self, other], floating(result_type(self, other)))
+        return op.where(op.elementwise("Equal", a, 0.0), 0.0, op.mul(a, op.unary("Log", b)))
+
+and a row into ``fixtures/torch_ops/rows/<family>.py``, which ``make.py`` runs with torch; of an op
+that several front ends have, what it computes goes to `converter.lower.ops`, with a row beside
+NumPy in ``tests/converter/lower/ops/test_one_meaning.py``, which needs no framework. A family is a
+module of handlers; a new one is named in `OPS`.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/native_functions.yaml
 """
 
