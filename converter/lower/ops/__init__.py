@@ -8,7 +8,7 @@ known while lowering or else computed.
 To add an operation, as `hypot` was added:
 
 1. the function, in the module of its family: `ops.elementwise.hypot`;
-2. a line in the table of each front end that has it: ``(("Hypot",), hypot, ("float",))`` in
+2. a line in the table of each front end that has it: ``("Hypot", hypot, ("float",))`` in
    keras/operations/elementwise.py, a handler of three lines under ``@aten("hypot")`` in
    torch/elementwise.py;
 3. a row in tests/converter/lower/ops/test_one_meaning.py: inputs with zeros, infinities and NaN, a
