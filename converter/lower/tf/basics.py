@@ -9,7 +9,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Thing, Variable
+from converter.lower.tf.things import RaggedRows, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -69,10 +69,15 @@ def xla_sharding(
     return input
 
 
-@tf_op("Shape")
-def shape(op: Context, input: Value, /, *, node: Node) -> Value:
+@tf_op("Shape", any_input=True)
+def shape(op: Session, input: Thing, /, *, node: Node) -> Value:
     """The sizes of the axes of a tensor."""
-    return op.shape_vector(input, node.attribute("out_type", "int32"))
+    dtype = node.attribute("out_type", "int32")
+    if isinstance(input, RaggedRows):
+        return op.sub(op.shape_vector(input.splits, dtype), op.constant([1], dtype))
+    found = op.walker.tensor(input)
+    assert isinstance(found, Value)
+    return op.shape_vector(found, dtype)
 
 
 @tf_op("ShapeN")

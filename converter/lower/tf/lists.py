@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from converter.lower.graph import Shape
-from converter.lower.tf import list_elements, stacks
+from converter.lower.tf import list_elements, ragged, stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.ragged import ROW
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Handle, Stack, Thing
+from converter.lower.tf.things import Handle, RaggedRows, Record, Stack, Thing
 from converter.lower.values import Value
 
 
@@ -57,9 +58,14 @@ def empty(op: Context, element_shape: Value, max_num_elements: Value, /, *, node
     return Stack(_dtype(node), stacks.element_shape(op, element_shape), items=())
 
 
-@tf_op("TensorListFromTensor")
-def from_tensor(op: Context, tensor: Value, element_shape: Value, /, *, node: Node) -> Stack:
+@tf_op("TensorListFromTensor", any_input=True)
+def from_tensor(
+    op: Session, tensor: Thing, element_shape: Value, /, *, node: Node
+) -> Stack | RaggedRows:
     """The parts of a tensor along its first axis."""
+    if isinstance(tensor, RaggedRows):
+        return tensor
+    tensor = _tensor(op, tensor)
     return Stack(_dtype(node), stacks.element_shape(op, element_shape)).filled(tensor)
 
 
@@ -73,8 +79,10 @@ def stack(
 
 
 @tf_op("TensorListGetItem", any_input=True)
-def get_item(op: Context, input_handle: Thing, index: Value, element_shape: Value, /) -> Value:
+def get_item(op: Context, input_handle: Thing, index: Value, element_shape: Value, /) -> Thing:
     """One element."""
+    if isinstance(input_handle, RaggedRows):
+        return Record(ROW, {"values": ragged.row(op, input_handle, index)})
     element = stacks.element_shape(op, element_shape)
     return stacks.read(op, _list(input_handle), index, element)
 

@@ -24,7 +24,16 @@ from converter.lower.tf.list_elements import ElementFound, ListRead, joined, rea
 from converter.lower.tf.recurrence import recognise_recurrence
 from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_round, least, reaches
 from converter.lower.tf.session import Session
-from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
+from converter.lower.tf.things import (
+    UNKNOWN,
+    Handle,
+    RaggedRows,
+    Record,
+    Stack,
+    Thing,
+    Unknown,
+    Variable,
+)
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -118,7 +127,7 @@ def _make_plan(
         i
         for i, thing in enumerate(start)
         if i in unchanged
-        or isinstance(thing, Variable | Handle)
+        or isinstance(thing, Variable | Handle | RaggedRows)
         or (isinstance(thing, Stack) and (thing.dtype == "variant" or thing.sought))
     }
     begin: list[Thing] = []

@@ -10,6 +10,7 @@ from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.scatter import put
 from converter.lower.tf.table import Unsupported, tf_op
+from converter.lower.tf.things import RaggedRows, Record, Thing
 from converter.lower.values import Value
 
 
@@ -281,3 +282,54 @@ def bincount(
     rows = rows_of(op, splits, extents.of(op, values, 0))
     count = extents.sub(op, extents.of(op, splits, 0), extents.number(op, 1))
     return sparse.bins(op, rows, values, weights, size, count, binary=binary_output)
+
+
+ROW = "row of a ragged tensor"
+
+# -- rows one by one -------------------------------------------------------------------------------
+
+
+@tf_op("RaggedTensorToVariant")
+def ragged_to_variant(
+    op: Context,
+    /,
+    *nested: Value,
+    batched_input: bool,
+    RAGGED_RANK: int,  # noqa: N803
+) -> RaggedRows:
+    """The rows of a ragged tensor, as ``tf.map_fn`` goes over them."""
+    del op
+    if RAGGED_RANK != 1 or not batched_input:
+        raise Unsupported(
+            "a ragged tensor as an element of a list, but the rows of one ragged axis"
+        )
+    splits, values = nested
+    return RaggedRows(splits, values)
+
+
+def row(op: Context, rows: RaggedRows, index: Value) -> Value:
+    """Return one row: the values between two splits."""
+    place = op.reshape(_wide(op, index), (1,))
+    after = op.add(place, op.constant([1], "int64"))
+    splits = _wide(op, rows.splits)
+    begin, end = op.gather(splits, place), op.gather(splits, after)
+    shape = (None, *rows.values.shape[1:])
+    axis = op.constant([0], "int64")
+    return op.emit("Slice", rows.values, begin, end, axis, dtype=rows.values.dtype, shape=shape)
+
+
+@tf_op(
+    "RaggedTensorFromVariant", any_input=True,
+    outputs=("output_nested_splits*output_ragged_rank", "output_dense_values"),
+)  # fmt: skip
+def ragged_from_variant(
+    op: Context, encoded_ragged: Thing, /, *, input_ragged_rank: int, output_ragged_rank: int
+) -> Value:
+    """The row of a ragged tensor that a list's element is."""
+    del op, input_ragged_rank
+    row = encoded_ragged
+    if not isinstance(row, Record) or row.kind != ROW or output_ragged_rank != 0:
+        raise Unsupported("a ragged tensor made of a list's elements, but a row of one ragged axis")
+    values = row.content["values"]
+    assert isinstance(values, Value)
+    return values

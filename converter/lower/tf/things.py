@@ -97,6 +97,19 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
+class RaggedRows:
+    """The rows of a ragged tensor, as a list of tensors of different lengths.
+
+    Attributes:
+        splits: [rows + 1]: index of the first value of each row, and behind the last one.
+        values: The values of all rows, one after another.
+    """
+
+    splits: Value
+    values: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Unranked:
     """A tensor of which not even the number of axes is known."""
 
@@ -125,5 +138,6 @@ class Record:
 DEAD, UNKNOWN = Dead(), Unknown()
 
 Thing: TypeAlias = (
-    "Value | Variable | Table | Stack | Handle | Complex | Unranked | Dead | Unknown | Record"
+    "Value | Variable | Table | Stack | Handle | RaggedRows | Complex | Unranked | Dead | Unknown"
+    " | Record"
 )
