@@ -9,7 +9,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import RaggedRows, Thing, Variable
+from converter.lower.tf.things import Complex, RaggedRows, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -75,7 +75,7 @@ def shape(op: Session, input: Thing, /, *, node: Node) -> Value:
     dtype = node.attribute("out_type", "int32")
     if isinstance(input, RaggedRows):
         return op.sub(op.shape_vector(input.splits, dtype), op.constant([1], dtype))
-    found = op.walker.tensor(input)
+    found = op.walker.tensor(input.real if isinstance(input, Complex) else input)
     assert isinstance(found, Value)
     return op.shape_vector(found, dtype)
 
