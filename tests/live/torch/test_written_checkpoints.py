@@ -263,8 +263,7 @@ def test_devices_without_storages(tmp_path, state, device, monkeypatch):
 
 
 # torch warns of its own code, of each kind once in a process.
-@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
-@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_older_torch_files_and_other_sources(tmp_path):
     """Everything under fixtures/torch that becomes a file, torch loads without any class."""
     folder = ROOT / "fixtures" / "torch"
