@@ -5,7 +5,7 @@ are keyword-only, under their own names. What says only a type is taken off by t
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.16.1/tensorflow/core/api_def/base_api
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -15,7 +15,7 @@ from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Unsupported, opera
 from converter.lower.keras.tensorflow_ops import arithmetic as a
 from converter.lower.keras.tensorflow_ops import arrays as r
 from converter.lower.keras.tensorflow_ops import networks as n
-from converter.lower.table import Variant
+from converter.lower.table import Handler, Variant
 from converter.lower.values import Value
 
 # -- ops that are a function each ------------------------------------------------------------------
@@ -55,30 +55,25 @@ REDUCED = {
 # fmt: on
 
 
-def _direct(name: str, function: str) -> None:
-    handler = TF_FUNCTIONS[function].handler
-
-    def node(op: Builder, *inputs: Any) -> Any:
-        return handler(op, *inputs)
-
-    node.__doc__ = handler.__doc__
-    operation(TF_OPS, name)(node)
+def _variants(functions: Mapping[str, str]) -> list[Variant]:
+    return [
+        Variant(name, TF_FUNCTIONS[function].summary, function=TF_FUNCTIONS[function].handler)
+        for name, function in functions.items()
+    ]
 
 
-def _reduced(name: str, function: str) -> None:
-    handler = TF_FUNCTIONS[function].handler
-
-    def node(op: Builder, input: Any, axis: Any, *, keep_dims: bool = False) -> Any:
-        return handler(op, input, axis, keep_dims)
-
-    node.__doc__ = handler.__doc__
-    operation(TF_OPS, name)(node)
+@operation(TF_OPS, *_variants(DIRECT))
+def call_function(op: Builder, *inputs: Any, function: Handler) -> Any:
+    """What a function of TensorFlow computes of the inputs, in their order."""
+    return function(op, *inputs)
 
 
-for _name, _function in DIRECT.items():
-    _direct(_name, _function)
-for _name, _function in REDUCED.items():
-    _reduced(_name, _function)
+@operation(TF_OPS, *_variants(REDUCED))
+def reduction(
+    op: Builder, input: Any, axis: Any, *, function: Handler, keep_dims: bool = False
+) -> Any:
+    """A reduction over axes."""
+    return function(op, input, axis, keep_dims)
 
 
 # -- ops with attributes ---------------------------------------------------------------------------
@@ -338,22 +333,14 @@ def depthwise_conv(
     return n.depthwise_conv2d(op, input, filter, strides, how, data_format, dilations)
 
 
-def _pool(name: str, function: str) -> None:
-    handler = TF_FUNCTIONS[function].handler
-
-    def node(
-        op: Builder, value: Any, *, ksize: Any, strides: Any, padding: str,
-        data_format: str = "NHWC", explicit_paddings: Sequence[int] = (),
-    ) -> Any:  # fmt: skip
-        how = _explicit(padding, explicit_paddings)
-        return handler(op, value, ksize, strides, how, data_format)
-
-    node.__doc__ = handler.__doc__
-    operation(TF_OPS, name)(node)
-
-
-_pool("MaxPool", "max_pool")
-_pool("AvgPool", "avg_pool")
+@operation(TF_OPS, *_variants({"MaxPool": "max_pool", "AvgPool": "avg_pool"}))
+def pool(
+    op: Builder, value: Any, *, function: Handler, ksize: Any, strides: Any, padding: str,
+    data_format: str = "NHWC", explicit_paddings: Sequence[int] = (),
+) -> Any:  # fmt: skip
+    """One number of each window."""
+    how = _explicit(padding, explicit_paddings)
+    return function(op, value, ksize, strides, how, data_format)
 
 
 @operation(TF_OPS, "BiasAdd")
