@@ -59,7 +59,8 @@ def test_a_class_is_what_keras_makes_of_it(models, name, form):
 def test_what_keras_does_not_record_is_a_gap(models, name):
     with pytest.raises(UnsupportedError, match=GAPS[name]) as caught:
         lower(read(models / f"{name}.keras"), trust=TRUST)
-    assert f"({name.capitalize()} {name})" in str(caught.value)
+    assert f"{name.capitalize()}: " in str(caught.value)
+    assert f", at {name}" in str(caught.value)
 
 
 def test_verification_gives_the_classes_to_keras(models, tmp_path):
