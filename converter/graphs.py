@@ -79,7 +79,7 @@ def graphs_of(
             left_out.append(LeftOut(f"signature {name}", reason_of(e), gaps_of(e)))
             continue
         if len(names) > 1:
-            from converter.lower.likeness import likeness
+            from converter.lower.graph_equality import likeness
 
             twin = alike.setdefault(likeness(graph), str(name))
             if twin != name:

@@ -6,9 +6,9 @@ Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from converter.lower.bodies import outputs_of, state_input
 from converter.lower.builder import Builder
 from converter.lower.graph import needed
+from converter.lower.subgraphs import outputs_of, state_input
 from converter.lower.values import Value
 
 Step = Callable[[Value, list[Value]], list[Value]]

@@ -14,8 +14,8 @@ from converter.child.process import Allowance
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import input_spec, model_of
 from converter.lower.keras.model import Model, references
-from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
+from converter.lower.keras.weight_mapping import layers_of
 from converter.lower.values import inverse
 from converter.options import Options
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare

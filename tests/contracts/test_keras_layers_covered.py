@@ -14,10 +14,10 @@ import pytest
 from repository import ROOT
 
 import converter
-from converter.lower.keras import rules
+from converter.lower.keras import version_upgrades
 from converter.lower.keras.lowering import model_of
-from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS, table_of
+from converter.lower.keras.weight_mapping import layers_of
 
 FIXTURES = ROOT / "fixtures" / "keras_layers"
 TABLES = {"layer": LAYERS, "keras.ops": OPERATIONS, "tf": TF_FUNCTIONS, "TensorFlow op": TF_OPS}
@@ -53,9 +53,9 @@ def proven(tmp_path_factory):
     """
     source_of = tmp_path_factory.mktemp("rows").joinpath
     found = {name: set() for name in (*map(id, TABLES.values()), "rules")}
-    watched = [watch(rule, found["rules"]) for rule in rules.RULES]
+    watched = [watch(rule, found["rules"]) for rule in version_upgrades.RULES]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "RULES", watched)
+        patch.setattr(version_upgrades, "RULES", watched)
         for path in sorted(FIXTURES.glob("*.zip")):
             with zipfile.ZipFile(path) as archive:
                 for name in archive.namelist():
@@ -81,7 +81,7 @@ def watch(rule, changed):
 
 def inside(config):
     """Yield the classes of the layers that a layer's arguments hold."""
-    for entry in [config.get(key) for key in rules.INNER] + [
+    for entry in [config.get(key) for key in version_upgrades.INNER] + [
         *(config.get("cells") or ()),
         *(config.get("layers") or ()),
     ]:
@@ -91,7 +91,7 @@ def inside(config):
 
 
 def handler_of(kind):
-    return rules.NAMES.get(kind, kind)
+    return version_upgrades.NAMES.get(kind, kind)
 
 
 @pytest.mark.parametrize("kind", sorted(exported() - set(ABSENT)))
@@ -110,9 +110,9 @@ def test_what_is_absent_is_exported_and_has_no_handler(kind):
 def test_every_row_of_a_table_is_proven(proven, name):
     """Classes that only older Kerases export, and modes of quantisation, are rows, too."""
     ours = {n for n, row in TABLES[name].items() if row.module in TABLES[name].families}
-    renamed = ours & rules.NAMES.keys()  # public names, of which files have the class's
+    renamed = ours & version_upgrades.NAMES.keys()  # public names, of which files have the class's
     assert sorted(ours - renamed - proven[id(TABLES[name])]) == []
 
 
 def test_every_rule_has_changed_a_model_of_a_row(proven):
-    assert sorted({rule.__name__ for rule in rules.RULES} - proven["rules"]) == []
+    assert sorted({rule.__name__ for rule in version_upgrades.RULES} - proven["rules"]) == []

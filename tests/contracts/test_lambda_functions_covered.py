@@ -7,7 +7,7 @@ import pytest
 from repository import ROOT
 
 import converter
-from converter.lower.keras import lambda_choices, lambda_names
+from converter.lower.keras import lambda_control, lambda_names
 from converter.lower.keras.lowering import lower
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED
 
@@ -77,6 +77,6 @@ def test_every_function_is_called_by_a_row(called, head, table):
 
 
 def test_names_lead_to_one_table_each():
-    assert not set(lambda_choices.CHOICES) & {f"keras.backend.{name}" for name in BACKEND_FUNCTIONS}
+    assert not set(lambda_control.CHOICES) & {f"keras.backend.{name}" for name in BACKEND_FUNCTIONS}
     ends = {lambda_names.canonical(path) for path in lambda_names.ALIASES}
     assert not ends & set(lambda_names.ALIASES)

@@ -12,7 +12,7 @@ from repository import ROOT
 import converter
 from converter.graphs import lower_signature as lower
 from converter.lower.graph import Graph
-from converter.lower.likeness import likeness
+from converter.lower.graph_equality import likeness
 from converter.options import Options
 from converter.write.graph_files import file_names
 from formats.errors import UnsupportedError, UsageError

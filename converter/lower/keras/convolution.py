@@ -15,7 +15,7 @@ from converter.lower.builder import END, Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import fitting
-from converter.lower.keras.steps import folded, unfolded
+from converter.lower.keras.fold_time import folded, unfolded
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.table import Handler

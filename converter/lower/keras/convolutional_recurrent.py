@@ -10,8 +10,8 @@ from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
 from converter.lower.keras.cells import Cell, gates
 from converter.lower.keras.convolution import stored_kernel
+from converter.lower.keras.fold_time import folded, unfolded
 from converter.lower.keras.recurrent import recurrent_layer
-from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import Roles
 from converter.lower.ops.conv import as_given, channels_first, convolve
 from converter.lower.values import Value

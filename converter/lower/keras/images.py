@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
+from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
-from converter.lower.keras.wrapped import call_layer
 from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.resize import LINEAR, interpolated, resized
 from converter.lower.values import Value

@@ -19,14 +19,14 @@ from converter.lower.keras import lambda_python as py
 from converter.lower.keras import lambda_tensors as tensors
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.activations import FUNCTIONS
-from converter.lower.keras.lambda_choices import CHOICES
+from converter.lower.keras.inner_layers import call_layer
+from converter.lower.keras.lambda_control import CHOICES
 from converter.lower.keras.lambda_images import preprocessed
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
 from converter.lower.keras.table import Masked, Roles, Row
 from converter.lower.keras.tensorflow_ops.arithmetic import BINARY, JOINED
-from converter.lower.keras.wrapped import call_layer
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

@@ -16,11 +16,12 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, Weight, needed
 from converter.lower.keras import (
     quantized,  # noqa: F401 - importing it enters its rules
-    rules_operations,  # noqa: F401 - importing it enters its rules
-    rules_recurrent,  # noqa: F401 - importing it enters its rules
+    version_upgrades_of_operations,  # noqa: F401 - importing it enters its rules
+    version_upgrades_of_recurrent,  # noqa: F401 - importing it enters its rules
     wrappers,
 )
-from converter.lower.keras.changes import since
+from converter.lower.keras.behaviour_notes import since
+from converter.lower.keras.fold_time import folded, unfolded
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -31,12 +32,11 @@ from converter.lower.keras.model import (
     parse,
     references,
 )
-from converter.lower.keras.owners import Path, owned, unrecorded_backend
-from converter.lower.keras.rules import age_of, normalised
-from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import Masked, Roles, Row, Unsupported, compute_dtype, roles_of
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.unsupported_layers import find_unsupported, report_unsupported
+from converter.lower.keras.version_upgrades import age_of, normalised
+from converter.lower.keras.weight_mapping import Path, owned, unrecorded_backend
 from converter.lower.keras.whole_numbers import as_taken
 from converter.lower.unsupported import Finding
 from converter.lower.values import Value

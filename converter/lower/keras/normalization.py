@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
+from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
-from converter.lower.keras.wrapped import call_layer
 from converter.lower.ops.norm import along, by_channel, moments, standardized, unit, wide
 from converter.lower.values import Value, inverse, total
 

@@ -14,8 +14,8 @@ from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.model import Layer
-from converter.lower.keras.rules import Age, rule
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
+from converter.lower.keras.version_upgrades import Age, rule
 from converter.lower.ops.einsum import contract
 from converter.lower.values import Value, total
 from formats.keras.variable_names import quantization

@@ -25,7 +25,6 @@ from converter.lower import plain_graph
 from converter.lower.builder import Builder
 from converter.lower.graph import Shape
 from converter.lower.keras.model import Layer, parse
-from converter.lower.keras.rules import normalised
 from converter.lower.keras.table import (
     Roles,
     Row,
@@ -36,6 +35,7 @@ from converter.lower.keras.table import (
 )
 from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import spliced
+from converter.lower.keras.version_upgrades import normalised
 from converter.lower.values import Value
 from formats.errors import CorruptError, DependencyError, UsageError
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from converter.lower.keras import quantized
 from converter.lower.keras.model import Layer, Model
-from converter.lower.keras.owners import Path, layers_of
 from converter.lower.keras.table import (
     IGNORED,
     IGNORED_ENDINGS,
@@ -16,6 +15,7 @@ from converter.lower.keras.table import (
     table_of,
 )
 from converter.lower.keras.trusted import Modules
+from converter.lower.keras.weight_mapping import Path, layers_of
 from converter.lower.unsupported import Finding, report
 from formats.keras.variable_names import quantization
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.cells import CELLS, Cell, flattened
+from converter.lower.keras.fold_time import folded, unfolded
+from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.recurrent import (
     Loop,
     Pass,
@@ -20,7 +22,6 @@ from converter.lower.keras.recurrent import (
     result,
     run_passes,
 )
-from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
     LAYERS,
     Masked,
@@ -30,7 +31,6 @@ from converter.lower.keras.table import (
     is_authors,
     keras_layer,
 )
-from converter.lower.keras.wrapped import call_layer
 from converter.lower.values import Value
 from formats.keras.variable_names import Object, variables
 

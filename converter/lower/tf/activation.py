@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from converter.lower.tf.graphdef import Body, Port
-from converter.lower.tf.things import Thing
+from converter.lower.tf.program_values import ProgramValue
 
 Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
 NO_GATES: Gates = frozenset()
@@ -23,7 +23,7 @@ class Activation:
 
     body: Body
     path: tuple[str, ...] = ()
-    values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
+    values: dict[str, "list[ProgramValue] | ProgramValue"] = field(default_factory=dict)
     gates: dict[str, Gates] = field(default_factory=dict)
     read: set[Port] = field(default_factory=set)
 

@@ -12,9 +12,9 @@ from converter.lower.graph import Dim, Shape
 from converter.lower.tf import contents, extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import ProgramValue, Unranked, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Thing, Unranked, Variable
 from converter.lower.tf.unranked import of_any_rank
 from converter.lower.values import Value
 
@@ -113,7 +113,9 @@ def copied(
 
 
 @tf_op("EnsureShape", any_input=True)
-def ensure_shape(op: Session, input: Thing, /, *, shape: Shape | None = None) -> Thing:
+def ensure_shape(
+    op: Session, input: ProgramValue, /, *, shape: Shape | None = None
+) -> ProgramValue:
     """What it is given, of which more is known."""
     thing = op.state.read(input) if isinstance(input, Variable) else input
     if not isinstance(thing, Value) or shape is None or len(shape) != thing.rank:

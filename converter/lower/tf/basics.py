@@ -7,9 +7,9 @@ from converter.lower.tf import contents
 from converter.lower.tf.constants import read_constant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import Complex, ProgramValue, RaggedRows, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Complex, RaggedRows, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -20,7 +20,9 @@ def const(op: Context, *, value: Any) -> Value:
 
 
 @tf_op("PlaceholderWithDefault", any_input=True)
-def placeholder_with_default(op: Context, input: Thing, /, *, shape: Any = None) -> Thing:
+def placeholder_with_default(
+    op: Context, input: ProgramValue, /, *, shape: Any = None
+) -> ProgramValue:
     """An input that is not given has its default."""
     del op, shape
     return input
@@ -38,7 +40,7 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
     "_EagerConst", "LoopCond", "RefIdentity", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
-def identity(op: Session, input: Thing, /, *, message: str = "") -> Thing:
+def identity(op: Session, input: ProgramValue, /, *, message: str = "") -> ProgramValue:
     """What it is given."""
     del message
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
@@ -55,22 +57,22 @@ def print_(
 
 
 @tf_op("IdentityN", any_input=True)
-def identity_n(op: Session, *inputs: Thing) -> list[Thing]:
+def identity_n(op: Session, *inputs: ProgramValue) -> list[ProgramValue]:
     """What it is given, several."""
     return [identity(op, v) for v in inputs]
 
 
 @tf_op("XlaSharding", any_input=True)
 def xla_sharding(
-    op: Context, input: Thing, /, *, sharding: str = "", unspecified_dims: Any = ()
-) -> Thing:
+    op: Context, input: ProgramValue, /, *, sharding: str = "", unspecified_dims: Any = ()
+) -> ProgramValue:
     """What it is given: how it was spread over devices is not kept."""
     del op, sharding, unspecified_dims
     return input
 
 
 @tf_op("Shape", any_input=True)
-def shape(op: Session, input: Thing, /, *, node: Node) -> Value:
+def shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
     """The sizes of the axes of a tensor."""
     dtype = node.attribute("out_type", "int32")
     if isinstance(input, RaggedRows):

@@ -3,25 +3,25 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from converter.lower.bodies import outputs_of
 from converter.lower.graph import Graph, needed
+from converter.lower.subgraphs import outputs_of
 from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
-from converter.lower.tf.state import State
-from converter.lower.tf.things import (
+from converter.lower.tf.program_values import (
     UNKNOWN,
     Handle,
+    ProgramValue,
     Record,
     Stack,
     Table,
-    Thing,
     Unknown,
     Variable,
 )
+from converter.lower.tf.state import State
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-Branch = Callable[[], Sequence[Thing]]
+Branch = Callable[[], Sequence[ProgramValue]]
 UNREAD = Record("result that nothing reads")
 HANDED_ON = (Variable, Handle, Table, Record)  # which both branches must have from outside
 
@@ -29,7 +29,7 @@ HANDED_ON = (Variable, Handle, Table, Record)  # which both branches must have f
 def conditional(
     op: Context, state: State, condition: Value, branches: Sequence[Branch],
     read: Collection[int] | None = None,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """Return what the first branch yields where a condition holds, else what the second does.
 
     Args:
@@ -43,7 +43,7 @@ def conditional(
         Unsupported: They yield different kinds of things.
     """
     bodies: list[Graph] = []
-    yielded: list[tuple[list[Thing], list[Value | None]]] = []
+    yielded: list[tuple[list[ProgramValue], list[Value | None]]] = []
     for branch in branches:
         with op.body("branch") as body:
             things = [
@@ -82,20 +82,22 @@ def conditional(
     ]
 
 
-def chosen(op: Context, state: State, condition: Value, taken: Thing, other: Thing) -> Thing:
+def chosen(
+    op: Context, state: State, condition: Value, taken: ProgramValue, other: ProgramValue
+) -> ProgramValue:
     """Return one of two things that are there already; a pass moves into the branches what can."""
     if taken is other:
         return taken
     return conditional(op, state, condition, [lambda: [taken], lambda: [other]])[0]
 
 
-def _read(state: State, thing: Thing) -> Thing:
+def _read(state: State, thing: ProgramValue) -> ProgramValue:
     if isinstance(thing, Variable) and thing.is_reference:
         return state.read(thing)
     return thing
 
 
-def _value(op: Context, thing: Thing) -> Value:
+def _value(op: Context, thing: ProgramValue) -> Value:
     if isinstance(thing, Stack):
         return stacks.whole(op, thing)
     if not isinstance(thing, Value):
@@ -103,7 +105,7 @@ def _value(op: Context, thing: Thing) -> Value:
     return thing
 
 
-def _like(made: Value, thing: Thing, other: Thing) -> Thing:
+def _like(made: Value, thing: ProgramValue, other: ProgramValue) -> ProgramValue:
     if isinstance(thing, Stack) and isinstance(other, Stack):
         return thing.filled(made)
     return made

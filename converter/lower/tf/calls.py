@@ -7,9 +7,9 @@ from typing import Any
 from converter.lower.tf import branches, loops
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node, Reference
+from converter.lower.tf.program_values import DEAD, ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import DEAD, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -21,9 +21,9 @@ from converter.lower.values import Value
     any_input=True,
 )
 def call(
-    op: Session, *arguments: Thing, f: Reference, config: str = "", config_proto: str = "",
+    op: Session, *arguments: ProgramValue, f: Reference, config: str = "", config_proto: str = "",
     executor_type: str = "", autotuner_thresh: int = 0, node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """A function, its nodes in the place of the call."""
     del config, config_proto, executor_type, autotuner_thresh
     return op.walker.call(f.name, arguments, node.name)
@@ -32,17 +32,17 @@ def call(
 @tf_op("TPUReplicatedInput", any_input=True)
 def replicated_input(
     op: Context,
-    *inputs: Thing,
+    *inputs: ProgramValue,
     is_mirrored_variable: bool = False,
     index: int = -1,
     is_packed: bool = False,
-) -> Thing:
+) -> ProgramValue:
     """The first replica's."""
     del op, is_mirrored_variable, index, is_packed
     return inputs[0]
 
 
-def _condition(op: Session, value: Thing) -> Value:
+def _condition(op: Session, value: ProgramValue) -> Value:
     """Return a condition as a scalar of booleans: of a number, that it is not zero."""
     if isinstance(value, Variable):
         value = op.state.read(value)
@@ -58,9 +58,10 @@ def _condition(op: Session, value: Thing) -> Value:
 
 @tf_op("If", "StatelessIf", "_If", any_input=True)
 def if_(
-    op: Session, cond: Thing, /, *inputs: Thing, then_branch: Reference, else_branch: Reference,
+    op: Session, cond: ProgramValue, /, *inputs: ProgramValue, then_branch: Reference,
+    else_branch: Reference,
     output_shapes: Any = (), node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """One function or another, by a condition."""
     del output_shapes
     condition = _condition(op, cond)
@@ -77,9 +78,9 @@ def if_(
 
 @tf_op("Case", "StatelessCase", any_input=True)
 def case(
-    op: Session, index: Value, /, *inputs: Thing, branches: Sequence[Reference],
+    op: Session, index: Value, /, *inputs: ProgramValue, branches: Sequence[Reference],
     output_shapes: Any = (), node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """One of several functions, by number; the last one for any other number."""
     del output_shapes
     known = op.static(index)
@@ -91,10 +92,10 @@ def case(
 
 
 def _case(
-    op: Session, index: Value, number: int, inputs: Sequence[Thing],
+    op: Session, index: Value, number: int, inputs: Sequence[ProgramValue],
     functions: Sequence[Reference], node: Node,
-) -> list[Thing]:  # fmt: skip
-    def this() -> list[Thing]:
+) -> list[ProgramValue]:  # fmt: skip
+    def this() -> list[ProgramValue]:
         return op.walker.call(functions[number].name, inputs, f"{node.name}/{number}")
 
     if number == len(functions) - 1:
@@ -109,9 +110,9 @@ def _case(
 
 @tf_op("While", "StatelessWhile", "_While", any_input=True)
 def while_(
-    op: Session, *inputs: Thing, cond: Reference, body: Reference, output_shapes: Any = (),
+    op: Session, *inputs: ProgramValue, cond: Reference, body: Reference, output_shapes: Any = (),
     parallel_iterations: int = 10, node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """A function, again and again, while another holds."""
     del output_shapes, parallel_iterations
     walker = op.walker
@@ -126,7 +127,7 @@ def while_(
 
 
 @tf_op("_Loop", any_input=True)
-def loop_of_frame(op: Session, *inputs: Thing, node: Node) -> list[Thing]:
+def loop_of_frame(op: Session, *inputs: ProgramValue, node: Node) -> list[ProgramValue]:
     """A loop of TensorFlow 1, put together from the nodes of its frame."""
     return loops.build_frame_loop(op, list(inputs), node)
 
@@ -135,7 +136,9 @@ def loop_of_frame(op: Session, *inputs: Thing, node: Node) -> list[Thing]:
 
 
 @tf_op("Switch", "RefSwitch", outputs=("output_false", "output_true"), any_input=True)
-def switch(op: Session, data: Thing, pred: Thing, /, *, node: Node) -> list[Thing]:
+def switch(
+    op: Session, data: ProgramValue, pred: ProgramValue, /, *, node: Node
+) -> list[ProgramValue]:
     """What it is given, to the side of a condition that holds; the other side is dead."""
     condition = _condition(op, pred)
     known = op.static(condition)

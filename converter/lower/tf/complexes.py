@@ -22,8 +22,8 @@ from converter.lower.ops.elementwise import atan2
 from converter.lower.tf.constants import read_constant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.table import OPS, Row, Unsupported, tf_op
-from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
 Function = Callable[..., Any]
@@ -52,8 +52,8 @@ def of_complex(*names: str) -> Callable[[Function], Function]:
 
 
 def lowered(
-    op: Context, row: Row, node: Node, inputs: Sequence[Thing],
-    call: Callable[[Row, Node, Sequence[Thing]], Any],
+    op: Context, row: Row, node: Node, inputs: Sequence[ProgramValue],
+    call: Callable[[Row, Node, Sequence[ProgramValue]], Any],
 ) -> Any:  # fmt: skip
     """Return what a node yields.
 
@@ -102,7 +102,7 @@ def _constant(op: Context, array: np.ndarray) -> Complex:
     )
 
 
-def pair(thing: Thing) -> Complex:
+def pair(thing: ProgramValue) -> Complex:
     """Return a complex number.
 
     Raises:
@@ -146,21 +146,21 @@ def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
 
 
 @tf_op("Real", any_input=True)
-def real_part(op: Context, input: Thing, /) -> Value:
+def real_part(op: Context, input: ProgramValue, /) -> Value:
     """The real part."""
     del op
     return pair(input).real
 
 
 @tf_op("Imag", any_input=True)
-def imaginary_part(op: Context, input: Thing, /) -> Value:
+def imaginary_part(op: Context, input: ProgramValue, /) -> Value:
     """The imaginary part."""
     del op
     return pair(input).imaginary
 
 
 @tf_op("Conj", any_input=True)
-def conj(op: Context, input: Thing, /) -> Thing:
+def conj(op: Context, input: ProgramValue, /) -> ProgramValue:
     """The conjugate; of real numbers, themselves."""
     if isinstance(input, Value):
         return input
@@ -169,14 +169,14 @@ def conj(op: Context, input: Thing, /) -> Thing:
 
 
 @tf_op("Angle", any_input=True)
-def angle(op: Context, input: Thing, /) -> Value:
+def angle(op: Context, input: ProgramValue, /) -> Value:
     """Which way a complex number points, in radians."""
     x = pair(input)
     return atan2(op, x.imaginary, x.real)
 
 
 @tf_op("ComplexAbs", any_input=True)
-def complex_abs(op: Context, x: Thing, /) -> Value:
+def complex_abs(op: Context, x: ProgramValue, /) -> Value:
     """sqrt(real ** 2 + imag ** 2)."""
     return op.unary("Sqrt", squared_size(op, pair(x)))
 
@@ -185,7 +185,7 @@ def complex_abs(op: Context, x: Thing, /) -> Value:
 
 
 @of_complex("DivNoNan")
-def _div_no_nan(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+def _div_no_nan(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     over, under = pair(x), pair(y)
     is_zero = op.elementwise("Equal", squared_size(op, under), 0.0)
     whole = _div(op, node, over, join(op.where(is_zero, 1.0, under.real), under.imaginary))
@@ -193,19 +193,19 @@ def _div_no_nan(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
 
 
 @of_complex("Mul")
-def _mul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+def _mul(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     del node
     return multiply(op, pair(x), pair(y), op.mul)
 
 
 @of_complex("Square")
-def _square(op: Context, node: Node, x: Thing) -> Complex:
+def _square(op: Context, node: Node, x: ProgramValue) -> Complex:
     del node
     return multiply(op, pair(x), pair(x), op.mul)
 
 
 @of_complex("Div", "RealDiv")
-def _div(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+def _div(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     del node
     over, under = pair(x), pair(y)
     whole = multiply(op, over, _conjugate(op, under), op.mul)
@@ -217,7 +217,9 @@ def _conjugate(op: Context, x: Complex) -> Complex:
     return join(x.real, op.unary("Neg", x.imaginary))
 
 
-def _compute(op: Context, node: Node, x: Thing, *, function: complex_functions.Function) -> Complex:
+def _compute(
+    op: Context, node: Node, x: ProgramValue, *, function: complex_functions.Function
+) -> Complex:
     del node
     return function(op, pair(x))
 
@@ -236,13 +238,13 @@ FUNCTIONS |= {
 
 
 @of_complex("Pow")
-def _pow(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+def _pow(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     del node
     return complex_functions.power(op, pair(x), pair(y))
 
 
 @of_complex("Equal", "NotEqual")
-def _equal(op: Context, node: Node, x: Thing, y: Thing) -> Value:
+def _equal(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Value:
     a, b = pair(x), pair(y)
     same = op.elementwise(
         "And", op.elementwise("Equal", a.real, b.real),
@@ -252,21 +254,21 @@ def _equal(op: Context, node: Node, x: Thing, y: Thing) -> Value:
 
 
 @of_complex("OnesLike")
-def _ones_like(op: Context, node: Node, x: Thing) -> Complex:
+def _ones_like(op: Context, node: Node, x: ProgramValue) -> Complex:
     del node
     zeros = zeros_like(op, pair(x).real)
     return join(op.add(zeros, 1.0), zeros)
 
 
 @of_complex("ConjugateTranspose")
-def _conjugate_transpose(op: Context, node: Node, x: Thing, perm: Value) -> Complex:
+def _conjugate_transpose(op: Context, node: Node, x: ProgramValue, perm: Value) -> Complex:
     del node
     turned = both(op, lambda v: OPS["Transpose"].handler(op, v, perm), pair(x))
     return _conjugate(op, turned)
 
 
 @of_complex("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+def _matmul(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     sides = []
     for thing, turned, adjoint in ((x, "transpose_a", "adj_x"), (y, "transpose_b", "adj_y")):
         value = pair(thing)
@@ -278,7 +280,7 @@ def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
 
 
 @of_complex("Einsum")
-def _einsum(op: Context, node: Node, *inputs: Thing) -> Complex:
+def _einsum(op: Context, node: Node, *inputs: ProgramValue) -> Complex:
     handler = OPS["Einsum"].handler
     equation = node.attribute("equation")
 

@@ -14,9 +14,9 @@ from converter.lower.ops import elementwise, special
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value, broadcast
 
 # -- of one ----------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def clip_by_value(op: Context, t: Value, low: Value, high: Value, /) -> Value:
 
 
 @tf_op("Cast", any_input=True)
-def cast(op: Session, x: Thing, /, *, node: Node, Truncate: bool = False) -> Thing:  # noqa: N803
+def cast(op: Session, x: ProgramValue, /, *, node: Node, Truncate: bool = False) -> ProgramValue:  # noqa: N803
     """X in another dtype; floating point numbers are cut off to integers."""
     wanted = node.attribute("DstT")
     if isinstance(x, Complex):

@@ -1,7 +1,7 @@
 """What a loop learns of its lists while its body is built: that one is read, or what it holds."""
 
 from converter.lower.graph import Shape
-from converter.lower.tf.things import Stack
+from converter.lower.tf.program_values import Stack
 
 
 class ListRead(Exception):  # noqa: N818 - a turn, and no error

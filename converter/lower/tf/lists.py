@@ -12,14 +12,14 @@ from converter.lower.graph import Shape
 from converter.lower.tf import list_elements, ragged, stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import Handle, ProgramValue, RaggedRows, Record, Stack
 from converter.lower.tf.ragged import ROW
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Handle, RaggedRows, Record, Stack, Thing
 from converter.lower.values import Value
 
 
-def _list(thing: Thing) -> Stack:
+def _list(thing: ProgramValue) -> Stack:
     if not isinstance(thing, Stack):
         raise Unsupported(f"a {type(thing).__name__.lower()} where a list stands")
     if thing.dtype == "variant":
@@ -27,7 +27,7 @@ def _list(thing: Thing) -> Stack:
     return thing
 
 
-def _tensor(op: Session, thing: Thing) -> Value:
+def _tensor(op: Session, thing: ProgramValue) -> Value:
     found = op.walker.tensor(thing)
     if not isinstance(found, Value):
         raise Unsupported(f"a list of what is a {type(found).__name__.lower()}")
@@ -60,7 +60,7 @@ def empty(op: Context, element_shape: Value, max_num_elements: Value, /, *, node
 
 @tf_op("TensorListFromTensor", any_input=True)
 def from_tensor(
-    op: Session, tensor: Thing, element_shape: Value, /, *, node: Node
+    op: Session, tensor: ProgramValue, element_shape: Value, /, *, node: Node
 ) -> Stack | RaggedRows:
     """The parts of a tensor along its first axis."""
     if isinstance(tensor, RaggedRows):
@@ -71,7 +71,7 @@ def from_tensor(
 
 @tf_op("TensorListStack", any_input=True)
 def stack(
-    op: Context, input_handle: Thing, element_shape: Value, /, *, num_elements: int = -1
+    op: Context, input_handle: ProgramValue, element_shape: Value, /, *, num_elements: int = -1
 ) -> Value:
     """All elements along a new first axis."""
     del num_elements  # how many there must be
@@ -79,7 +79,9 @@ def stack(
 
 
 @tf_op("TensorListGetItem", any_input=True)
-def get_item(op: Context, input_handle: Thing, index: Value, element_shape: Value, /) -> Thing:
+def get_item(
+    op: Context, input_handle: ProgramValue, index: Value, element_shape: Value, /
+) -> ProgramValue:
     """One element."""
     if isinstance(input_handle, RaggedRows):
         return Record(ROW, {"values": ragged.row(op, input_handle, index)})
@@ -89,7 +91,7 @@ def get_item(op: Context, input_handle: Thing, index: Value, element_shape: Valu
 
 @tf_op("TensorListSetItem", any_input=True)
 def set_item(
-    op: Session, input_handle: Thing, index: Value, item: Thing, /, *,
+    op: Session, input_handle: ProgramValue, index: Value, item: ProgramValue, /, *,
     resize_if_index_out_of_bounds: bool = False,
 ) -> Stack:  # fmt: skip
     """A list with one element set."""
@@ -100,7 +102,7 @@ def set_item(
 
 
 @tf_op("TensorListPushBack", any_input=True)
-def push_back(op: Session, input_handle: Thing, tensor: Thing, /) -> Stack:
+def push_back(op: Session, input_handle: ProgramValue, tensor: ProgramValue, /) -> Stack:
     """A list with one more element at its end."""
     if isinstance(input_handle, Stack) and input_handle.dtype == "variant":
         return input_handle  # lists for gradients, which nothing reads
@@ -108,26 +110,28 @@ def push_back(op: Session, input_handle: Thing, tensor: Thing, /) -> Stack:
 
 
 @tf_op("TensorListPopBack", outputs=("output_handle", "tensor"), any_input=True)
-def pop_back(op: Context, input_handle: Thing, element_shape: Value, /) -> list[Thing]:
+def pop_back(
+    op: Context, input_handle: ProgramValue, element_shape: Value, /
+) -> list[ProgramValue]:
     """A list without its last element, and that."""
     element = stacks.element_shape(op, element_shape)
     return [*stacks.popped(op, _list(input_handle), element)]
 
 
 @tf_op("TensorListLength", any_input=True)
-def list_length(op: Context, input_handle: Thing, /) -> Value:
+def list_length(op: Context, input_handle: ProgramValue, /) -> Value:
     """How many elements there are."""
     return stacks.length(op, _list(input_handle))
 
 
 @tf_op("TensorListResize", any_input=True)
-def resize(op: Context, input_handle: Thing, size: Value, /) -> Stack:
+def resize(op: Context, input_handle: ProgramValue, size: Value, /) -> Stack:
     """A list with elements taken from its end, or unset ones added."""
     return stacks.resized(op, _list(input_handle), size)
 
 
 @tf_op("TensorListElementShape", any_input=True)
-def list_element_shape(op: Context, input_handle: Thing, /, *, node: Node) -> Value:
+def list_element_shape(op: Context, input_handle: ProgramValue, /, *, node: Node) -> Value:
     """The shape of an element."""
     dtype = node.attribute("shape_type", "int32")
     return stacks.shape_vector(op, _list(input_handle), dtype)
@@ -135,7 +139,7 @@ def list_element_shape(op: Context, input_handle: Thing, /, *, node: Node) -> Va
 
 @tf_op("TensorListConcat", outputs=("tensor", "lengths"), any_input=True)
 def list_concat(
-    op: Context, input_handle: Thing, /, *, element_shape: Shape | None = None
+    op: Context, input_handle: ProgramValue, /, *, element_shape: Shape | None = None
 ) -> list[Value]:
     """The elements one behind the other, and how long each is."""
     rest = None if element_shape is None else element_shape[1:]
@@ -144,7 +148,7 @@ def list_concat(
 
 @tf_op("TensorListConcatV2", outputs=("tensor", "lengths"), any_input=True)
 def list_concat_v2(
-    op: Context, input_handle: Thing, element_shape: Value, leading_dims: Value, /
+    op: Context, input_handle: ProgramValue, element_shape: Value, leading_dims: Value, /
 ) -> list[Value]:
     """The elements one behind the other, and how long each is."""
     found = _list(input_handle)
@@ -156,7 +160,9 @@ def list_concat_v2(
 
 
 @tf_op("TensorListGather", any_input=True)
-def list_gather(op: Context, input_handle: Thing, indices: Value, element_shape: Value, /) -> Value:
+def list_gather(
+    op: Context, input_handle: ProgramValue, indices: Value, element_shape: Value, /
+) -> Value:
     """Some elements along a new first axis."""
     element = stacks.element_shape(op, element_shape)
     return stacks.gathered(op, _list(input_handle), indices, element)
@@ -186,7 +192,9 @@ def list_scatter_v2(
 
 
 @tf_op("TensorListScatterIntoExistingList", any_input=True)
-def list_scatter_into(op: Context, input_handle: Thing, tensor: Value, indices: Value, /) -> Stack:
+def list_scatter_into(
+    op: Context, input_handle: ProgramValue, tensor: Value, indices: Value, /
+) -> Stack:
     """A list with some elements set, and longer where it must be."""
     found = replace(_list(input_handle), grows=True)
     return replace(stacks.scattered(op, found, indices, tensor), grows=False)
@@ -202,7 +210,7 @@ def list_split(
 
 
 @tf_op("TensorListConcatLists", any_input=True)
-def concat_lists(op: Context, input_a: Thing, input_b: Thing, /) -> Stack:
+def concat_lists(op: Context, input_a: ProgramValue, input_b: ProgramValue, /) -> Stack:
     """The elements of one list, then those of another."""
     a, b = _list(input_a), _list(input_b)
     if a.items is not None and b.items is not None:
@@ -223,7 +231,7 @@ def tensor_array(
     op: Context, size: Value, /, *, element_shape: Shape | None = None, dynamic_size: bool = False,
     clear_after_read: bool = True, identical_element_shapes: bool = False,
     tensor_array_name: str = "", node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """A TensorArray: its handle, and its flow, which stands for what it holds."""
     del clear_after_read, identical_element_shapes, tensor_array_name
     dtype = str(node.attribute("dtype"))
@@ -231,7 +239,7 @@ def tensor_array(
     return [Handle(op.at, dtype, element_shape, size, grows=dynamic_size), found]
 
 
-def _flow(op: Context, handle: Thing, flow: Thing) -> Stack:
+def _flow(op: Context, handle: ProgramValue, flow: ProgramValue) -> Stack:
     """Return what a TensorArray holds; before TensorFlow 1.0, the first flow is only a number."""
     if isinstance(flow, Stack):
         return flow
@@ -241,20 +249,22 @@ def _flow(op: Context, handle: Thing, flow: Thing) -> Stack:
 
 
 @tf_op("TensorArrayWriteV3", "TensorArrayWriteV2", "TensorArrayWrite", any_input=True)
-def write(op: Session, handle: Thing, index: Value, value: Thing, flow_in: Thing, /) -> Stack:
+def write(
+    op: Session, handle: ProgramValue, index: Value, value: ProgramValue, flow_in: ProgramValue, /
+) -> Stack:
     """A TensorArray with one element set."""
     return stacks.written(op, _flow(op, handle, flow_in), index, _tensor(op, value))
 
 
 @tf_op("TensorArrayReadV3", "TensorArrayReadV2", "TensorArrayRead", any_input=True)
-def read(op: Context, handle: Thing, index: Value, flow_in: Thing, /) -> Value:
+def read(op: Context, handle: ProgramValue, index: Value, flow_in: ProgramValue, /) -> Value:
     """One element of a TensorArray."""
     return stacks.read(op, _flow(op, handle, flow_in), index)
 
 
 @tf_op("TensorArrayGatherV3", "TensorArrayGatherV2", "TensorArrayGather", any_input=True)
 def gather(
-    op: Context, handle: Thing, indices: Value, flow_in: Thing, /, *,
+    op: Context, handle: ProgramValue, indices: Value, flow_in: ProgramValue, /, *,
     element_shape: Shape | None = None,
 ) -> Value:  # fmt: skip
     """Some elements of a TensorArray along a new first axis."""
@@ -262,13 +272,15 @@ def gather(
 
 
 @tf_op("TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter", any_input=True)
-def scatter(op: Session, handle: Thing, indices: Value, value: Thing, flow_in: Thing, /) -> Stack:
+def scatter(
+    op: Session, handle: ProgramValue, indices: Value, value: ProgramValue, flow_in: ProgramValue, /
+) -> Stack:
     """A TensorArray with some elements set."""
     return stacks.scattered(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
 
 
 @tf_op("TensorArraySizeV3", "TensorArraySizeV2", "TensorArraySize", any_input=True)
-def size(op: Context, handle: Thing, flow_in: Thing, /) -> Value:
+def size(op: Context, handle: ProgramValue, flow_in: ProgramValue, /) -> Value:
     """How many elements a TensorArray has."""
     return stacks.length(op, _flow(op, handle, flow_in))
 
@@ -278,28 +290,42 @@ def size(op: Context, handle: Thing, flow_in: Thing, /) -> Value:
     outputs=("value", "lengths"), any_input=True,
 )  # fmt: skip
 def concat(
-    op: Context, handle: Thing, flow_in: Thing, /, *, element_shape_except0: Shape | None = None
+    op: Context,
+    handle: ProgramValue,
+    flow_in: ProgramValue,
+    /,
+    *,
+    element_shape_except0: Shape | None = None,
 ) -> list[Value]:
     """The elements of a TensorArray one behind the other, and how long each is."""
     return [*stacks.end_to_end(op, _flow(op, handle, flow_in), element_shape_except0)]
 
 
 @tf_op("TensorArraySplitV3", "TensorArraySplitV2", "TensorArraySplit", any_input=True)
-def split(op: Session, handle: Thing, value: Thing, lengths: Value, flow_in: Thing, /) -> Stack:
+def split(
+    op: Session, handle: ProgramValue, value: ProgramValue, lengths: Value, flow_in: ProgramValue, /
+) -> Stack:
     """A TensorArray of parts of a tensor, of these lengths."""
     return stacks.cut(op, _flow(op, handle, flow_in), _tensor(op, value), lengths)
 
 
 @tf_op("TensorArrayPack", any_input=True)
 def pack(
-    op: Context, handle: Thing, flow_in: Thing, /, *, element_shape: Shape | None = None
+    op: Context,
+    handle: ProgramValue,
+    flow_in: ProgramValue,
+    /,
+    *,
+    element_shape: Shape | None = None,
 ) -> Value:
     """All elements of a TensorArray along a new first axis."""
     return stacks.whole(op, _flow(op, handle, flow_in), element_shape)
 
 
 @tf_op("TensorArrayUnpack", any_input=True)
-def unpack(op: Context, handle: Thing, value: Thing, flow_in: Thing, /) -> Stack:
+def unpack(
+    op: Context, handle: ProgramValue, value: ProgramValue, flow_in: ProgramValue, /
+) -> Stack:
     """A TensorArray of the parts of a tensor along its first axis."""
     if not isinstance(value, Value):
         raise Unsupported(f"a TensorArray of a {type(value).__name__.lower()}")
@@ -307,7 +333,7 @@ def unpack(op: Context, handle: Thing, value: Thing, flow_in: Thing, /) -> Stack
 
 
 @tf_op("TensorArrayCloseV3", "TensorArrayCloseV2", "TensorArrayClose", any_input=True)
-def close(op: Context, handle: Thing, /) -> list[Any]:
+def close(op: Context, handle: ProgramValue, /) -> list[Any]:
     """The end of a TensorArray: nothing is left to do."""
     del op, handle
     return []

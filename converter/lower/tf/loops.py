@@ -12,33 +12,33 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from converter.lower.bodies import outputs_of
 from converter.lower.builder import numpy_type
 from converter.lower.graph import Node, Shape, needed
+from converter.lower.subgraphs import outputs_of
 from converter.lower.tf import graphdef, stacks
 from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
 from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
-from converter.lower.tf.recurrence import recognise_recurrence
-from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_round, least, reaches
-from converter.lower.tf.session import Session
-from converter.lower.tf.things import (
+from converter.lower.tf.program_values import (
     UNKNOWN,
     Handle,
+    ProgramValue,
     RaggedRows,
     Record,
     Stack,
-    Thing,
     Unknown,
     Variable,
 )
+from converter.lower.tf.recurrence import recognise_recurrence
+from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_round, least, reaches
+from converter.lower.tf.session import Session
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-Condition = Callable[[list[Thing]], Thing]
-Round = Callable[[list[Thing]], list[Thing]]
+Condition = Callable[[list[ProgramValue]], ProgramValue]
+Round = Callable[[list[ProgramValue]], list[ProgramValue]]
 PASSING = frozenset(("Identity", "StopGradient"))
 TRIES = 6  # times that a body is built, each time with less known of its variables
 
@@ -54,9 +54,10 @@ def find_unchanged(body: Body) -> set[int]:
 
 
 def build_loop(
-    op: Session, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
+    op: Session, start: list[ProgramValue], condition: Condition, body: Round,
+    unchanged: Collection[int],
     read: Collection[int] | None = None,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """Build a loop, and return the final values of its variables.
 
     Args:
@@ -106,7 +107,7 @@ class _Plan:
         elements: Shapes of the elements of lists.
     """
 
-    start: list[Thing]
+    start: list[ProgramValue]
     fixed: set[int]
     lists: set[int]
     unread: set[int]
@@ -120,7 +121,7 @@ class _Plan:
 
 
 def _make_plan(
-    op: Session, start: list[Thing], unchanged: Collection[int], read: Collection[int] | None
+    op: Session, start: list[ProgramValue], unchanged: Collection[int], read: Collection[int] | None
 ) -> _Plan:
     """Return a plan that takes every list to be only written, and every shape to stay."""
     fixed = {
@@ -130,7 +131,7 @@ def _make_plan(
         or isinstance(thing, Variable | Handle | RaggedRows)
         or (isinstance(thing, Stack) and (thing.dtype == "variant" or thing.sought))
     }
-    begin: list[Thing] = []
+    begin: list[ProgramValue] = []
     for i, thing in enumerate(start):
         if isinstance(thing, Variable) and thing.is_reference:
             thing = op.state.read(thing)
@@ -145,7 +146,9 @@ def _make_plan(
     return _Plan(begin, fixed, lists, set() if read is None else lists - set(read))
 
 
-def _build(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
+def _build(
+    op: Context, plan: _Plan, condition: Condition, body: Round
+) -> list[ProgramValue] | None:
     """Build the loop; return None where its variables turn out to have other shapes."""
     carried = plan.carried
     begin = [_tensor(op, plan, i) for i in carried]
@@ -239,7 +242,9 @@ def _is_safe(op: Context, node: Node) -> bool:
     return bool(((known >= -size) & (known < size)).all())
 
 
-def _find_written(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
+def _find_written(
+    op: Context, plan: _Plan, number: int, thing: ProgramValue, counters: set[str]
+) -> Value:
     """Return the element that an iteration writes to a list at its own index."""
     if not isinstance(thing, Stack):
         raise Unsupported("a list that becomes something else")
@@ -259,7 +264,7 @@ def _find_written(op: Context, plan: _Plan, number: int, thing: Thing, counters:
 def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
     """Infer the shapes of the elements of lists: walk one iteration, and discard its nodes."""
     before = len(op.walker.findings)
-    things: list[Thing] = []
+    things: list[ProgramValue] = []
     for _ in range(len(plan.start)):
         try:
             with op.body("look"):
@@ -295,9 +300,9 @@ def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
     return stack.filled(op.input(op.unique("list"), stack.dtype, (None, *element)))
 
 
-def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
+def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[ProgramValue]:
     """Return the variables as an iteration sees them."""
-    found: list[Thing] = []
+    found: list[ProgramValue] = []
     for i, thing in enumerate(plan.start):
         if i in plan.fixed:
             found.append(thing)
@@ -328,7 +333,7 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
     return op.plain(thing)
 
 
-def _together(op: Context, thing: Thing, before: Value | None) -> Thing:
+def _together(op: Context, thing: ProgramValue, before: Value | None) -> ProgramValue:
     """Return a list that is carried as one tensor."""
     if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
         return thing
@@ -339,7 +344,7 @@ def _entry(op: Context, like: Value, shape: Shape | None) -> Value:
     return op.input(op.unique("var"), like.dtype, like.shape if shape is None else shape)
 
 
-def _scalar(op: Context, thing: Thing) -> Value | None:
+def _scalar(op: Context, thing: ProgramValue) -> Value | None:
     if isinstance(thing, Unknown):
         return None
     if not isinstance(thing, Value):
@@ -348,7 +353,7 @@ def _scalar(op: Context, thing: Thing) -> Value | None:
     return value if value.rank == 0 else op.reshape(value, ())
 
 
-def _after(op: Context, thing: Thing, like: Value) -> Value:
+def _after(op: Context, thing: ProgramValue, like: Value) -> Value:
     if isinstance(thing, Stack) and thing.tensor is not None:
         thing = thing.tensor
     if not isinstance(thing, Value):
@@ -359,7 +364,7 @@ def _after(op: Context, thing: Thing, like: Value) -> Value:
 
 
 def _keep_shapes(
-    plan: _Plan, carried: Sequence[int], inner: dict[int, Value], after: Sequence[Thing]
+    plan: _Plan, carried: Sequence[int], inner: dict[int, Value], after: Sequence[ProgramValue]
 ) -> bool:
     """Return whether all variables keep their shapes; record the shapes that do not."""
     settled = True
@@ -379,8 +384,13 @@ def _keep_shapes(
 
 
 def _result(
-    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: Rounds
-) -> Thing:
+    op: Context,
+    plan: _Plan,
+    number: int,
+    found: dict[int, Value],
+    after: ProgramValue,
+    rounds: Rounds,
+) -> ProgramValue:
     """Return the final value of a variable."""
     start = plan.start[number]
     if number in plan.fixed:
@@ -412,23 +422,25 @@ def _result(
     return start.filled(stacks.followed(op, value, length, fits=fits))
 
 
-def build_frame_loop(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
+def build_frame_loop(
+    op: Session, inputs: list[ProgramValue], node: graphdef.Node
+) -> list[ProgramValue]:
     """Build a loop of TensorFlow 1, and return the final values of its variables."""
     frame = frame_of(node)
     walker = op.walker
     outer = walker.current
     assert outer is not None
 
-    def activation(things: list[Thing]) -> Activation:
+    def activation(things: list[ProgramValue]) -> Activation:
         inner = Activation(frame.body, (*outer.path, node.name))
         for name, thing in zip(frame.body.arguments, things, strict=True):
             inner.values[name] = [thing]
         return inner
 
-    def condition(things: list[Thing]) -> Thing:
+    def condition(things: list[ProgramValue]) -> ProgramValue:
         return walker.run(activation(things), [frame.condition])[0]
 
-    def body(things: list[Thing]) -> list[Thing]:
+    def body(things: list[ProgramValue]) -> list[ProgramValue]:
         made = walker.run(activation(things), frame.results)
         return [*made, *things[len(frame.results) :]]
 

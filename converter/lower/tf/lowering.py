@@ -17,19 +17,19 @@ from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
-from converter.lower.tf.session import Session
-from converter.lower.tf.state import State
-from converter.lower.tf.table import OPS
-from converter.lower.tf.things import (
+from converter.lower.tf.program_values import (
     UNKNOWN,
     Dead,
     Handle,
+    ProgramValue,
     Stack,
-    Thing,
     Unknown,
     Unranked,
     Variable,
 )
+from converter.lower.tf.session import Session
+from converter.lower.tf.state import State
+from converter.lower.tf.table import OPS
 from converter.lower.tf.walk import SKIPPED, Walker
 from converter.lower.unsupported import Finding, Unsupported, describe, report
 from converter.lower.values import Value
@@ -230,7 +230,7 @@ class _Model:
         graph.unkept = sorted(op.state.changed)
         return op.decoded.settle(needed(graph))
 
-    def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
+    def _input(self, op: Context, spec: TensorSpec, port: Port) -> ProgramValue:
         shape: Shape | None = spec.shape
         if shape is None:
             rank = unranked.rank_of(self.library.main, port.node)
@@ -276,7 +276,9 @@ class _Model:
             op.graph.left_out[name] = describe(walker.findings[before:])
             del walker.findings[before:]
 
-    def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
+    def _output(
+        self, op: Context, walker: Walker, name: str, port: Port, thing: ProgramValue
+    ) -> None:
         where = f"{port.node}:{port.number}"
         op.graph.sources[name] = where
         if isinstance(thing, Unknown):

@@ -8,9 +8,9 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import stacked
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import ProgramValue, RaggedRows, Record
 from converter.lower.tf.scatter import put
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import RaggedRows, Record, Thing
 from converter.lower.values import Value
 
 
@@ -323,7 +323,7 @@ def row(op: Context, rows: RaggedRows, index: Value) -> Value:
     outputs=("output_nested_splits*output_ragged_rank", "output_dense_values"),
 )  # fmt: skip
 def ragged_from_variant(
-    op: Context, encoded_ragged: Thing, /, *, input_ragged_rank: int, output_ragged_rank: int
+    op: Context, encoded_ragged: ProgramValue, /, *, input_ragged_rank: int, output_ragged_rank: int
 ) -> Value:
     """The row of a ragged tensor that a list's element is."""
     del op, input_ragged_rank

@@ -16,9 +16,9 @@ import numpy as np
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import ProgramValue, Record
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Record, Thing
 from converter.lower.values import Value
 
 LSTM_OUTPUTS = ("i", "cs", "f", "o", "ci", "co", "h")
@@ -88,7 +88,7 @@ def block_lstm(
     op: Session, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
     wcf: Value, wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
     use_peephole: bool = False, node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """An LSTM over the steps in the first axis."""
     peepholes = (wci, wcf, wco) if use_peephole else ()
     block = Block(w, b, peepholes, V1, forget_bias, cell_clip)
@@ -100,7 +100,7 @@ def block_lstm_v2(
     op: Session, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
     wcf: Value, wco: Value, b: Value, /, *, cell_clip: float = 0.0, use_peephole: bool = False,
     node: Node,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """An LSTM over the steps in the first axis."""
     peepholes = (wci, wcf, wco) if use_peephole else ()
     block = Block(w, b, peepholes, V2, 0.0, cell_clip)
@@ -109,7 +109,7 @@ def block_lstm_v2(
 
 def _over_steps(
     op: Session, block: Block, seq_len_max: Value, x: Value, cs: Value, h: Value, node: Node
-) -> list[Thing]:
+) -> list[ProgramValue]:
     read = sorted(op.walker.read(node))
 
     def step(states: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
@@ -121,7 +121,7 @@ def _over_steps(
     else:
         _, outputs = scan(op, step, [op.plain(cs), op.plain(h)], [op.plain(x)], axis=0)
     counts = _counting(op, x, seq_len_max)
-    found: list[Thing] = [Record("output that nothing reads") for _ in LSTM_OUTPUTS]
+    found: list[ProgramValue] = [Record("output that nothing reads") for _ in LSTM_OUTPUTS]
     for number, value in zip(read, outputs, strict=True):
         found[number] = value if counts is None else op.where(counts, value, 0.0)
     return found
@@ -210,7 +210,7 @@ def cudnn_rnn(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
@@ -226,7 +226,7 @@ def cudnn_rnn_v2(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
@@ -243,7 +243,7 @@ def cudnn_rnn_v3(
     sequence_lengths: Value, /, *, rnn_mode: str = "lstm", input_mode: str = "linear_input",
     direction: str = "unidirectional", dropout: float = 0.0, seed: int = 0, seed2: int = 0,
     num_proj: int = 0, is_training: bool = True, time_major: bool = True,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """Recurrent layers of cuDNN's over sequences of several lengths."""
     del seed, seed2
     if dropout and is_training:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from converter.lower.graph import Dim, Graph, Node
 from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
-from converter.lower.tf.things import Thing
+from converter.lower.tf.program_values import ProgramValue
 from converter.lower.values import Value
 
 
@@ -24,7 +24,10 @@ class Rounds:
 
 
 def find_counters(
-    op: Context, start: Sequence[Thing], inner: dict[int, Value], after: Sequence[Thing]
+    op: Context,
+    start: Sequence[ProgramValue],
+    inner: dict[int, Value],
+    after: Sequence[ProgramValue],
 ) -> set[str]:
     """Return the names of variables that start at zero and grow by one each round."""
     found = set()

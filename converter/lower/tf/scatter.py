@@ -14,9 +14,9 @@ from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
+from converter.lower.tf.program_values import ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
 NARROW = frozenset(("float16", "bfloat16"))
@@ -193,7 +193,9 @@ CHANGES_OF_ELEMENTS: dict[str, Change] = {
 }
 
 
-def _change(op: Session, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
+def _change(
+    op: Session, thing: ProgramValue, indices: Value, updates: Value, change: Change
+) -> ProgramValue:
     if isinstance(thing, Value):  # a variable of a frozen graph
         return change(op, thing, indices, updates)
     if not isinstance(thing, Variable):
@@ -205,8 +207,8 @@ def _change(op: Session, thing: Thing, indices: Value, updates: Value, change: C
 
 @tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True)
 def scatter_rows(
-    op: Session, ref: Thing, indices: Value, updates: Value, /, *, change: Change
-) -> Thing:
+    op: Session, ref: ProgramValue, indices: Value, updates: Value, /, *, change: Change
+) -> ProgramValue:
     """A variable with rows changed."""
     return _change(op, ref, indices, updates, change)
 
@@ -215,8 +217,8 @@ def scatter_rows(
     *(Variant(f"ResourceScatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True
 )
 def scatter_rows_of_resource(
-    op: Session, resource: Thing, indices: Value, updates: Value, /, *, change: Change
-) -> list[Thing]:
+    op: Session, resource: ProgramValue, indices: Value, updates: Value, /, *, change: Change
+) -> list[ProgramValue]:
     """A variable with rows changed."""
     _change(op, resource, indices, updates, change)
     return []
@@ -224,9 +226,9 @@ def scatter_rows_of_resource(
 
 @tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ELEMENTS.items()), any_input=True)
 def scatter_elements(
-    op: Session, ref: Thing, indices: Value, updates: Value, /, *, change: Change,
+    op: Session, ref: ProgramValue, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """A variable with elements changed."""
     _policy(bad_indices_policy)
     return _change(op, ref, indices, updates, change)
@@ -237,9 +239,9 @@ def scatter_elements(
     any_input=True,
 )
 def scatter_elements_of_resource(
-    op: Session, resource: Thing, indices: Value, updates: Value, /, *, change: Change,
+    op: Session, resource: ProgramValue, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """A variable with elements changed."""
     _policy(bad_indices_policy)
     _change(op, resource, indices, updates, change)

@@ -21,8 +21,8 @@ from converter.lower.ops.fourier import (
 from converter.lower.table import Variant
 from converter.lower.tf.complexes import pair
 from converter.lower.tf.context import Context
+from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
 # -- the ops ---------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ from converter.lower.values import Value
     ),
     any_input=True,
 )
-def fft(op: Context, input: Thing, /, *, axes: int, inverse: bool = False) -> Complex:
+def fft(op: Context, input: ProgramValue, /, *, axes: int, inverse: bool = False) -> Complex:
     """The Fourier transform along the last axes, or its inverse."""
     found = pair(input)
     for axis in range(axes):
@@ -91,7 +91,7 @@ def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Compl
     Variant("IRFFT3D", "The real numbers that half a Fourier transform of 3 axes is of.", axes=3),
     any_input=True,
 )
-def irfft(op: Context, input: Thing, fft_length: Value, /, *, axes: int) -> Value:
+def irfft(op: Context, input: ProgramValue, fft_length: Value, /, *, axes: int) -> Value:
     """The real numbers that half a Fourier transform is of."""
     found = pair(input)
     lengths = op.ints(fft_length, "lengths of a transform")

@@ -8,9 +8,9 @@ from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
+from converter.lower.tf.program_values import ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
 
@@ -281,10 +281,10 @@ def strided_slice_grad(
 
 @tf_op("StridedSliceAssign", "ResourceStridedSliceAssign", any_input=True)
 def strided_slice_assign(
-    op: Session, ref: Thing, begin: Value, end: Value, strides: Value, value: Value, /, *,
+    op: Session, ref: ProgramValue, begin: Value, end: Value, strides: Value, value: Value, /, *,
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
-) -> Thing:  # fmt: skip
+) -> ProgramValue:  # fmt: skip
     """A variable of which a part gets a value."""
     if not isinstance(ref, Variable):
         raise Unsupported(f"a {type(ref).__name__.lower()} where a variable stands")

@@ -14,8 +14,8 @@ from converter.lower.graph import Dim, Node, Shape
 from converter.lower.tf import contents
 from converter.lower.tf.context import Context
 from converter.lower.tf.list_elements import joined, read_inside, report_element
+from converter.lower.tf.program_values import Stack
 from converter.lower.tf.table import Unsupported
-from converter.lower.tf.things import Stack
 from converter.lower.values import Value
 
 MOST_ITEMS = 64  # elements that are kept one by one

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from converter.lower.tf.context import Context
-from converter.lower.tf.things import Entries, Table, Variable
+from converter.lower.tf.program_values import Entries, Table, Variable
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.core.bundle import Bundle

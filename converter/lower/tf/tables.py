@@ -14,10 +14,10 @@ import numpy as np
 from converter.lower.graph import Attribute, Shape
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.program_values import Entries, ProgramValue, Table
 from converter.lower.tf.session import Session
 from converter.lower.tf.state import as_text
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Entries, Table, Thing
 from converter.lower.values import Value
 
 ML = "ai.onnx.ml"
@@ -76,7 +76,7 @@ def dense_table(
     return _handle(op, node)
 
 
-def _table(thing: Thing) -> Table:
+def _table(thing: ProgramValue) -> Table:
     if not isinstance(thing, Table):
         raise Unsupported(f"a {type(thing).__name__.lower()} where a table stands")
     return thing
@@ -86,7 +86,9 @@ def _table(thing: Thing) -> Table:
 
 
 @tf_op("InitializeTable", "InitializeTableV2", any_input=True)
-def initialize(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def initialize(
+    op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
+) -> list[ProgramValue]:
     """A table is given its entries."""
     entries = Entries(_whole(op, keys), _whole(op, values))
     op.state.fill(_table(table_handle), entries)
@@ -94,13 +96,17 @@ def initialize(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) 
 
 
 @tf_op("LookupTableImport", "LookupTableImportV2", any_input=True)
-def import_table(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def import_table(
+    op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
+) -> list[ProgramValue]:
     """A table is given its entries, in place of those it had."""
     return initialize(op, table_handle, keys, values)
 
 
 @tf_op("LookupTableInsert", "LookupTableInsertV2", any_input=True)
-def insert(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def insert(
+    op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
+) -> list[ProgramValue]:
     """A table is given more entries; of a key that it has the new value counts."""
     table = _table(table_handle)
     new_keys, new_values = _whole(op, keys), _whole(op, values)
@@ -117,7 +123,7 @@ def insert(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> l
 
 
 @tf_op("LookupTableRemoveV2", any_input=True)
-def remove(op: Session, table_handle: Thing, keys: Thing, /) -> list[Thing]:
+def remove(op: Session, table_handle: ProgramValue, keys: ProgramValue, /) -> list[ProgramValue]:
     """A table loses entries."""
     table = _table(table_handle)
     gone = set(_whole(op, keys).reshape(-1).tolist())
@@ -127,7 +133,7 @@ def remove(op: Session, table_handle: Thing, keys: Thing, /) -> list[Thing]:
     return []
 
 
-def _whole(op: Context, thing: Thing) -> np.ndarray:
+def _whole(op: Context, thing: ProgramValue) -> np.ndarray:
     """Return all elements of a tensor, however many there are.
 
     Raises:
@@ -156,9 +162,10 @@ def _whole(op: Context, thing: Thing) -> np.ndarray:
 
 @tf_op("InitializeTableFromTextFile", "InitializeTableFromTextFileV2", any_input=True)
 def initialize_from_file(
-    op: Session, table_handle: Thing, filename: Thing, /, *, key_index: int, value_index: int,
+    op: Session, table_handle: ProgramValue, filename: ProgramValue, /, *, key_index: int,
+    value_index: int,
     vocab_size: int = -1, delimiter: str = "\t", offset: int = 0,
-) -> list[Thing]:  # fmt: skip
+) -> list[ProgramValue]:  # fmt: skip
     """A table is given its entries from the lines of a file that the model brings."""
     table = _table(table_handle)
     name = op.static(filename) if isinstance(filename, Value) else None
@@ -215,7 +222,7 @@ class Content:
     values: np.ndarray
 
 
-def content(op: Session, thing: Thing) -> Content:
+def content(op: Session, thing: ProgramValue) -> Content:
     """Return what a table holds; of a key that is there twice the last value."""
     table = _table(thing)
     entries = op.state.entries(table)
@@ -229,7 +236,9 @@ def content(op: Session, thing: Thing) -> Content:
 
 
 @tf_op("LookupTableFind", "LookupTableFindV2", any_input=True)
-def find(op: Session, table_handle: Thing, keys: Thing, default_value: Thing, /) -> Value:
+def find(
+    op: Session, table_handle: ProgramValue, keys: ProgramValue, default_value: ProgramValue, /
+) -> Value:
     """The values of keys, and a default one of those that a table does not have."""
     table = _table(table_handle)
     held = content(op, table_handle)
@@ -309,13 +318,13 @@ def _listed(array: np.ndarray, kind: str) -> list[Any]:
 
 
 @tf_op("LookupTableSize", "LookupTableSizeV2", any_input=True)
-def size(op: Session, table_handle: Thing, /) -> Value:
+def size(op: Session, table_handle: ProgramValue, /) -> Value:
     """How many entries a table has."""
     return op.constant(len(content(op, table_handle).keys), "int64")
 
 
 @tf_op("LookupTableExport", "LookupTableExportV2", outputs=("keys", "values"), any_input=True)
-def export(op: Session, table_handle: Thing, /) -> list[Value]:
+def export(op: Session, table_handle: ProgramValue, /) -> list[Value]:
     """All entries of a table."""
     table = _table(table_handle)
     held = content(op, table_handle)

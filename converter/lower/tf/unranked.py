@@ -14,8 +14,8 @@ from converter.lower.legalize import check_dtypes
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import Frame, LoopNode, frame_of
 from converter.lower.tf.graphdef import Body, Node, Port
+from converter.lower.tf.program_values import ProgramValue, Unranked
 from converter.lower.tf.table import OPS
-from converter.lower.tf.things import Thing, Unranked
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
@@ -144,7 +144,7 @@ def _constant_shape(body: Body, port: Port) -> tuple[int, ...] | None:
 # -- tensors of any rank ---------------------------------------------------------------------------
 
 
-def lower_any_rank(op: Context, node: Node, inputs: Sequence[Thing]) -> Thing:
+def lower_any_rank(op: Context, node: Node, inputs: Sequence[ProgramValue]) -> ProgramValue:
     """Return the output of a node of which an input has an unknown rank.
 
     Raises:
@@ -164,7 +164,7 @@ def lower_any_rank(op: Context, node: Node, inputs: Sequence[Thing]) -> Thing:
     return handler(op, node, x, *values)
 
 
-def _elementwise(op: Context, node: Node, inputs: Sequence[Thing]) -> Unranked:
+def _elementwise(op: Context, node: Node, inputs: Sequence[ProgramValue]) -> Unranked:
     dtype = inputs[0].dtype  # type: ignore[union-attr]
     if node.op == "Cast":
         to = node.attribute("DstT")
@@ -200,7 +200,7 @@ def _lower_reshape(op: Context, _: Node, x: Unranked, shape: Value) -> Value:
 
 def _lower_squeeze(op: Context, node: Node, x: Unranked) -> Unranked:
     axes = node.attribute("squeeze_dims") or ()
-    given: list[Thing] = [x, op.constant(list(axes), "int64")] if axes else [x]
+    given: list[ProgramValue] = [x, op.constant(list(axes), "int64")] if axes else [x]
     return of_any_rank(op, "Squeeze", given, x.dtype)
 
 
@@ -209,7 +209,7 @@ def _lower_expand_dims(op: Context, _: Node, x: Unranked, axis: Value) -> Unrank
     return of_any_rank(op, "Unsqueeze", [x, op.cast(axes, "int64")], x.dtype)
 
 
-def _lower_reduction(op: Context, node: Node, x: Unranked, axes: Value) -> Thing:
+def _lower_reduction(op: Context, node: Node, x: Unranked, axes: Value) -> ProgramValue:
     """Reduce over all axes: ONNX does so where it is given none."""
     if not _is_every(op, axes, x):
         raise Unsupported("tensors of unknown rank")
@@ -235,7 +235,7 @@ def _by_rows(op: Context, node: Node, x: Unranked, *others: Value) -> Unranked:
     return of_any_rank(op, "Reshape", [made, target], made.dtype, allowzero=1)
 
 
-HANDLERS: dict[str, Callable[..., Thing]] = {
+HANDLERS: dict[str, Callable[..., ProgramValue]] = {
     "Shape": _lower_shape, "Rank": _lower_rank, "Size": _lower_size, "Reshape": _lower_reshape,
     "Squeeze": _lower_squeeze, "ExpandDims": _lower_expand_dims,
     **dict.fromkeys(REDUCED, _lower_reduction), **dict.fromkeys(BY_ROWS, _by_rows),
@@ -264,7 +264,7 @@ def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
     return False
 
 
-def ranked(node: Node, inputs: Sequence[Thing]) -> list[Thing] | None:
+def ranked(node: Node, inputs: Sequence[ProgramValue]) -> list[ProgramValue] | None:
     """Return the inputs of an op that takes tensors of one rank only; None of any other op."""
     ranks = RANKS.get(node.op)
     if ranks is None or any(isinstance(t, Unranked) for t in inputs[len(ranks) :]):
@@ -284,7 +284,7 @@ def _shape(op: Context, x: Unranked) -> Value:
 
 
 def of_any_rank(
-    op: Context, op_type: str, inputs: Sequence[Thing], dtype: str, **attributes: int
+    op: Context, op_type: str, inputs: Sequence[ProgramValue], dtype: str, **attributes: int
 ) -> Unranked:
     """Add a node whose result has a number of axes that only running the graph tells.
 

@@ -5,9 +5,9 @@ from typing import Any
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.indexing import gather_nd, gathered
+from converter.lower.tf.program_values import UNKNOWN, ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import UNKNOWN, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -33,26 +33,26 @@ def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Vari
     )
 
 
-def _variable(thing: Thing) -> Variable:
+def _variable(thing: ProgramValue) -> Variable:
     if not isinstance(thing, Variable):
         raise Unsupported(f"a {type(thing).__name__.lower()} where a variable stands")
     return thing
 
 
 @tf_op("ReadVariableOp", "_ReadVariablesOp", any_input=True)
-def read_variable(op: Session, resource: Thing, /) -> Value:
+def read_variable(op: Session, resource: ProgramValue, /) -> Value:
     """What a variable holds."""
     return op.state.read(_variable(resource))
 
 
 @tf_op("VariableShape", any_input=True)
-def variable_shape(op: Session, input: Thing, /, *, node: Node) -> Value:
+def variable_shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
     """The sizes of what a variable holds."""
     return op.shape_vector(op.state.read(_variable(input)), node.attribute("out_type", "int32"))
 
 
 @tf_op("VarIsInitializedOp", "IsVariableInitialized", any_input=True)
-def is_initialized(op: Session, resource: Thing, /) -> Value:
+def is_initialized(op: Session, resource: ProgramValue, /) -> Value:
     """Whether a variable has a value: it does, once the model is loaded."""
     op.state.read(_variable(resource))
     return op.constant(1, "bool")
@@ -60,14 +60,14 @@ def is_initialized(op: Session, resource: Thing, /) -> Value:
 
 @tf_op("ResourceGather", any_input=True)
 def resource_gather(
-    op: Session, resource: Thing, indices: Value, /, *, batch_dims: int = 0
+    op: Session, resource: ProgramValue, indices: Value, /, *, batch_dims: int = 0
 ) -> Value:
     """Rows of a variable, by number."""
     return gathered(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
 
 
 @tf_op("ResourceGatherNd", any_input=True)
-def resource_gather_nd(op: Session, resource: Thing, indices: Value, /) -> Value:
+def resource_gather_nd(op: Session, resource: ProgramValue, indices: Value, /) -> Value:
     """Elements of a variable, by their places."""
     return gather_nd(op, op.state.read(_variable(resource)), indices)
 
@@ -76,7 +76,9 @@ def resource_gather_nd(op: Session, resource: Thing, indices: Value, /) -> Value
 
 
 @tf_op("AssignVariableOp", any_input=True)
-def assign_variable(op: Session, resource: Thing, value: Thing, /) -> list[Thing]:
+def assign_variable(
+    op: Session, resource: ProgramValue, value: ProgramValue, /
+) -> list[ProgramValue]:
     """A variable gets a value."""
     if isinstance(value, Value):
         op.state.assign(_variable(resource), value)
@@ -84,14 +86,14 @@ def assign_variable(op: Session, resource: Thing, value: Thing, /) -> list[Thing
 
 
 @tf_op("Assign", any_input=True)
-def assign(op: Session, ref: Thing, value: Thing, /) -> Thing:
+def assign(op: Session, ref: ProgramValue, value: ProgramValue, /) -> ProgramValue:
     """A variable gets a value."""
     if isinstance(value, Value):
         op.state.assign(_variable(ref), value)
     return ref
 
 
-def _changed(op: Session, thing: Thing, op_type: str, value: Value) -> Variable:
+def _changed(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Variable:
     found = _variable(thing)
     before = op.state.read(found)
     op.state.assign(found, op.elementwise(op_type, before, value))
@@ -99,27 +101,27 @@ def _changed(op: Session, thing: Thing, op_type: str, value: Value) -> Variable:
 
 
 @tf_op("AssignAddVariableOp", any_input=True)
-def assign_add_variable(op: Session, resource: Thing, value: Value, /) -> list[Thing]:
+def assign_add_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
     """A variable grows."""
     _changed(op, resource, "Add", value)
     return []
 
 
 @tf_op("AssignSubVariableOp", any_input=True)
-def assign_sub_variable(op: Session, resource: Thing, value: Value, /) -> list[Thing]:
+def assign_sub_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
     """A variable shrinks."""
     _changed(op, resource, "Sub", value)
     return []
 
 
 @tf_op("AssignAdd", any_input=True)
-def assign_add(op: Session, ref: Thing, value: Value, /) -> Thing:
+def assign_add(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
     """A variable grows."""
     return _changed(op, ref, "Add", value)
 
 
 @tf_op("AssignSub", any_input=True)
-def assign_sub(op: Session, ref: Thing, value: Value, /) -> Thing:
+def assign_sub(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
     """A variable shrinks."""
     return _changed(op, ref, "Sub", value)
 
@@ -138,7 +140,9 @@ def _texts(op: Context, value: Value, what: str) -> list[str]:
 
 
 @tf_op("RestoreV2", any_input=True)
-def restore_v2(op: Session, prefix: Thing, names: Value, parts: Value, /) -> list[Thing]:
+def restore_v2(
+    op: Session, prefix: ProgramValue, names: Value, parts: Value, /
+) -> list[ProgramValue]:
     """Tensors of the checkpoint, by name."""
     del prefix
     wanted = zip(_texts(op, names, "names"), _texts(op, parts, "slices"), strict=True)
@@ -146,7 +150,9 @@ def restore_v2(op: Session, prefix: Thing, names: Value, parts: Value, /) -> lis
 
 
 @tf_op("Restore", any_input=True)
-def restore(op: Session, pattern: Thing, name: Value, /, *, preferred_shard: int = -1) -> Thing:
+def restore(
+    op: Session, pattern: ProgramValue, name: Value, /, *, preferred_shard: int = -1
+) -> ProgramValue:
     """A tensor of the checkpoint, by name."""
     del pattern, preferred_shard
     return _stored(op, _texts(op, name, "names")[0], "")
@@ -154,14 +160,14 @@ def restore(op: Session, pattern: Thing, name: Value, /, *, preferred_shard: int
 
 @tf_op("RestoreSlice", any_input=True)
 def restore_slice(
-    op: Session, pattern: Thing, name: Value, part: Value, /, *, preferred_shard: int = -1
-) -> Thing:
+    op: Session, pattern: ProgramValue, name: Value, part: Value, /, *, preferred_shard: int = -1
+) -> ProgramValue:
     """A part of a tensor of the checkpoint, by name."""
     del pattern, preferred_shard
     return _stored(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
 
 
-def _stored(op: Session, name: str, part: str) -> Thing:
+def _stored(op: Session, name: str, part: str) -> ProgramValue:
     """Return a tensor; one that is not there matters only if something reads it."""
     try:
         return op.state.stored(name, part)

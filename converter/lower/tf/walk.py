@@ -21,18 +21,18 @@ from converter.lower.tf.graphdef import (
     is_type,
     named_functions,
 )
-from converter.lower.tf.state import State
-from converter.lower.tf.table import OPS, Row
-from converter.lower.tf.things import (
+from converter.lower.tf.program_values import (
     DEAD,
     UNKNOWN,
     Complex,
     Dead,
-    Thing,
+    ProgramValue,
     Unknown,
     Unranked,
     Variable,
 )
+from converter.lower.tf.state import State
+from converter.lower.tf.table import OPS, Row
 from converter.lower.unsupported import Finding, Unsupported
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
@@ -90,7 +90,9 @@ class Walker:
 
     # -- whole bodies --------------------------------------------------------------------------
 
-    def call(self, name: str, arguments: Sequence[Thing], at: str = "") -> list[Thing]:
+    def call(
+        self, name: str, arguments: Sequence[ProgramValue], at: str = ""
+    ) -> list[ProgramValue]:
         """Return what a function yields, its nodes built into the graph.
 
         Args:
@@ -115,7 +117,7 @@ class Walker:
 
     def run(
         self, activation: Activation, wanted: Sequence[Port], effects: Iterable[str] = ()
-    ) -> list[Thing]:
+    ) -> list[ProgramValue]:
         """Walk a body as far as is wanted, and return what that yields.
 
         Raises:
@@ -144,7 +146,7 @@ class Walker:
         assert self.current is not None
         return {_number(p, node) for p in self.current.read if p.node == node.name}
 
-    def value(self, activation: Activation, port: Port) -> Thing:
+    def value(self, activation: Activation, port: Port) -> ProgramValue:
         """Return what one output of a node has yielded."""
         found = activation.values.get(port.node)
         if not isinstance(found, list):
@@ -251,7 +253,9 @@ class Walker:
             made = UNKNOWN
         activation.values[node.name] = made
 
-    def _lower(self, activation: Activation, node: Node, where: str) -> "list[Thing] | Thing":
+    def _lower(
+        self, activation: Activation, node: Node, where: str
+    ) -> "list[ProgramValue] | ProgramValue":
         inputs = [self.value(activation, port) for port in node.inputs]
         gates = self._gates(activation, node)
         if gates:
@@ -279,7 +283,7 @@ class Walker:
                 made = self._unranked(row, node, given) if _any_unranked(given) else None
                 if made is None:
                     made = self._call(row, node, given)
-        results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
+        results: list[ProgramValue] = list(made) if isinstance(made, list | tuple) else [made]
         _check_shapes(node, results)
         # A reference that is handed on shows what the variable is changed to later, when looked at.
         changing = node.op == "Identity" and isinstance(inputs[0], Variable)
@@ -287,7 +291,7 @@ class Walker:
             self._trace(node, where, results)
         return results
 
-    def _unranked(self, row: Row, node: Node, inputs: "list[Thing]") -> Any:
+    def _unranked(self, row: Row, node: Node, inputs: "list[ProgramValue]") -> Any:
         """Return what a node yields of tensors of any rank; None where it is as any other."""
         if node.op in CALLS:
             return None
@@ -296,7 +300,7 @@ class Walker:
             return unranked.lower_any_rank(self.op, node, inputs)
         return self._call(row, node, known)
 
-    def tensor(self, thing: Thing) -> Thing:
+    def tensor(self, thing: ProgramValue) -> ProgramValue:
         """Return a tensor; a reference to a variable reads as one.
 
         Raises:
@@ -308,7 +312,7 @@ class Walker:
             raise Unsupported(f"of a {type(thing).__name__.lower()}")
         return thing
 
-    def _call(self, row: Row, node: Node, inputs: Sequence[Thing]) -> Any:
+    def _call(self, row: Row, node: Node, inputs: Sequence[ProgramValue]) -> Any:
         attributes = arguments_of(node, row)
         elements = self._folded(node, inputs)
         if elements is not None and contents.known(elements):
@@ -323,7 +327,7 @@ class Walker:
             self.op.remember(made, elements)
         return made
 
-    def _folded(self, node: Node, inputs: Sequence[Thing]) -> np.ndarray | None:
+    def _folded(self, node: Node, inputs: Sequence[ProgramValue]) -> np.ndarray | None:
         """Return what is known of the elements that a node yields."""
         op = node.op
         if not inputs or not (
@@ -341,7 +345,7 @@ class Walker:
         known = {name: attribute(value) for name, value in node.raw.items() if name in KNOWN}
         return contents.fold(op, arrays, known)
 
-    def _dtype(self, node: Node, inputs: Sequence[Thing], elements: np.ndarray) -> Any:
+    def _dtype(self, node: Node, inputs: Sequence[ProgramValue], elements: np.ndarray) -> Any:
         if elements.size and all(isinstance(n, bool | np.bool_) for n in elements.flat):
             return np.bool_
         if node.op == "Cast":
@@ -350,7 +354,7 @@ class Walker:
         first = inputs[which]
         return np.dtype(first.dtype) if isinstance(first, Value) else elements.dtype
 
-    def _trace(self, node: Node, where: str, results: Sequence[Thing]) -> None:
+    def _trace(self, node: Node, where: str, results: Sequence[ProgramValue]) -> None:
         if node.op in ("Const", "Placeholder"):
             return
         for number, thing in enumerate(results):
@@ -388,8 +392,8 @@ class Walker:
         self._conditions[condition.name] = condition
 
     def _merged(
-        self, activation: Activation, node: Node, inputs: Sequence[Thing]
-    ) -> "list[Thing] | Thing":
+        self, activation: Activation, node: Node, inputs: Sequence[ProgramValue]
+    ) -> "list[ProgramValue] | ProgramValue":
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, Dead)]
         if not alive:
             return DEAD
@@ -430,7 +434,7 @@ KNOWN = frozenset((  # attributes that matter to what elements are
 ))  # fmt: skip
 
 
-def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
+def _check_shapes(node: Node, results: Sequence[ProgramValue]) -> None:
     """Hold what was inferred against what the file records of a node's outputs, if it does.
 
     Raises:
@@ -468,11 +472,11 @@ def _many(said: Any) -> int:
     return len(said) if isinstance(said, list) else int(said)
 
 
-def _any_unranked(things: Sequence[Thing]) -> bool:
+def _any_unranked(things: Sequence[ProgramValue]) -> bool:
     return any(isinstance(t, Unranked) for t in things)
 
 
-def _has_complex(node: Node, inputs: Sequence[Thing]) -> bool:
+def _has_complex(node: Node, inputs: Sequence[ProgramValue]) -> bool:
     """Tell whether a node is given complex numbers, or is some."""
     for thing in inputs:
         if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):

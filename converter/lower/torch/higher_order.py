@@ -6,9 +6,9 @@ Spec: https://docs.pytorch.org/docs/2.13/higher_order_ops/index.html
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from converter.lower.bodies import outputs_of
 from converter.lower.graph import Dim, Graph, Shape, needed
 from converter.lower.scan import scan
+from converter.lower.subgraphs import outputs_of
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Number, ProgramValue

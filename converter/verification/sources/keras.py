@@ -15,7 +15,7 @@ from converter.graphs import lower_signature
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
-from converter.lower.keras.owners import layers_of
+from converter.lower.keras.weight_mapping import layers_of
 from converter.lower.onnx import lowering as onnx_lowering
 from converter.options import Options
 from converter.verification.inputs import draw as inputs

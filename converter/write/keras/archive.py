@@ -10,7 +10,7 @@ from converter.byte_sizes import readable_size
 from converter.child.trust import Trusted
 from converter.events import Progress, Step
 from converter.lower.keras.lowering import model_of
-from converter.lower.keras.owners import owned
+from converter.lower.keras.weight_mapping import owned
 from converter.lower.unsupported import Finding, report
 from converter.options import Options
 from converter.version import VERSION

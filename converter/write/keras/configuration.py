@@ -11,8 +11,8 @@ import numpy as np
 
 from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
-from converter.lower.keras.owners import Path
 from converter.lower.keras.table import LAYERS, Unsupported, table_of
+from converter.lower.keras.weight_mapping import Path
 from converter.lower.unsupported import Finding
 from converter.write.keras.layers import Context, translate_layer
 from converter.write.keras.masks import find_masked_layers

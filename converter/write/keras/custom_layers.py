@@ -11,9 +11,9 @@ from typing import Any
 
 from converter.child.trust import Trusted
 from converter.lower.keras.model import Model
-from converter.lower.keras.owners import Path, layers_of
 from converter.lower.keras.table import LAYERS, Unsupported, is_authors
 from converter.lower.keras.trusted import Modules
+from converter.lower.keras.weight_mapping import Path, layers_of
 from formats.core.bundle import Bundle
 from formats.core.weights import Tensor
 

@@ -1,8 +1,8 @@
 """Translate the class and arguments of a layer to the current Keras.
 
 An argument is accepted by the current class, or translated by a row here, or dropped by a row with
-its reason. Any other argument is unsupported. The rules of `converter.lower.keras.rules` have been
-applied before.
+its reason. Any other argument is unsupported. The rules of
+`converter.lower.keras.version_upgrades` have been applied before.
 """
 
 from collections.abc import Callable, Mapping

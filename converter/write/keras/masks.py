@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from converter.lower.keras.model import Layer, Model, Reference, references
-from converter.lower.keras.owners import Path
 from converter.lower.keras.table import table_of
+from converter.lower.keras.weight_mapping import Path
 
 RECURRENT = frozenset(("SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"))
 

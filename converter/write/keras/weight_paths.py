@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from converter.lower.keras.model import Layer, Model
-from converter.lower.keras.owners import Path
 from converter.lower.keras.table import Unsupported
+from converter.lower.keras.weight_mapping import Path
 from converter.lower.unsupported import Finding
 from converter.normalise.keras_kernels import (
     KERAS1_GATES,

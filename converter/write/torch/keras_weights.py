@@ -366,7 +366,7 @@ def map_keras_weights(bundle: Bundle, own: Sequence[str]) -> tuple[Bundle, dict[
     if bundle.topology is None or bundle.topology.kind != "keras_config":
         return bundle, {}, ""
     from converter.lower.keras.lowering import model_of
-    from converter.lower.keras.owners import layers_of, owned
+    from converter.lower.keras.weight_mapping import layers_of, owned
 
     weights = {name: bundle.weights[name] for name in own if name in bundle.weights}
     try:

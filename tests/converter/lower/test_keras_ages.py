@@ -11,7 +11,7 @@ import pytest
 from repository import ROOT
 
 import converter
-from converter.lower.keras.changes import since
+from converter.lower.keras.behaviour_notes import since
 from converter.lower.keras.lowering import lower, model_of
 from converter.lower.keras.model import parse
 from converter.write.keras.config_values import activation

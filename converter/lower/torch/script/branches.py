@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from converter.lower.bodies import outputs_of
 from converter.lower.graph import Graph, Shape
+from converter.lower.subgraphs import outputs_of
 from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.numbers import tensor_of

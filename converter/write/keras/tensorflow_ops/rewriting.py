@@ -13,8 +13,8 @@ from converter.child.trust import Trusted
 from converter.lower.graph import Dim
 from converter.lower.keras.lowering import input_spec, lower
 from converter.lower.keras.model import Layer, Model, Reference, references
-from converter.lower.keras.owners import Path, layers_of
 from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Unsupported, table_of
+from converter.lower.keras.weight_mapping import Path, layers_of
 from converter.lower.values import inverse
 from converter.write.keras.tensorflow_ops import nodes
 from converter.write.keras.tensorflow_ops.builder import (

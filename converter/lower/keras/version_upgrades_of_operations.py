@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from converter.lower.keras.model import Layer
-from converter.lower.keras.rules import Age, rule
 from converter.lower.keras.table import OPERATIONS
+from converter.lower.keras.version_upgrades import Age, rule
 
 
 @rule

@@ -137,7 +137,7 @@ class Record:
 
 DEAD, UNKNOWN = Dead(), Unknown()
 
-Thing: TypeAlias = (
+ProgramValue: TypeAlias = (
     "Value | Variable | Table | Stack | Handle | RaggedRows | Complex | Unranked | Dead | Unknown"
     " | Record"
 )

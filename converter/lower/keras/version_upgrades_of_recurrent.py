@@ -8,7 +8,7 @@ Handlers are told by these rules alone:
 from dataclasses import replace
 
 from converter.lower.keras.model import Layer
-from converter.lower.keras.rules import Age, rule
+from converter.lower.keras.version_upgrades import Age, rule
 
 RECURRENT = (
     "SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional",

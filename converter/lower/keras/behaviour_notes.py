@@ -11,7 +11,7 @@ and v2.10.0.
 from collections.abc import Iterator
 
 from converter.lower.keras.model import Layer, Model
-from converter.lower.keras.owners import layers_of
+from converter.lower.keras.weight_mapping import layers_of
 
 MERGES = frozenset(("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"))
 AND = "joined the masks of what it was given by And, which today are joined by Or"
