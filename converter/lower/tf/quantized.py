@@ -10,7 +10,7 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 from collections.abc import Sequence
 
 from converter.lower.known_values import Numbers, real
-from converter.lower.tf.bits import right_shift
+from converter.lower.tf.bitwise import right_shift
 from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import convolved, windows_of
 from converter.lower.tf.graphdef import QUANTISED, Node

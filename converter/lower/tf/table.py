@@ -54,12 +54,12 @@ class Row(OpRow):
 # A new family is named here.
 OPS = OpTable(
     Row, __package__, (
-    "basics", "elementwise", "activations", "arrays", "slices", "padding", "blocks",
+    "basics", "elementwise", "activations", "arrays", "slices", "padding", "space_to_batch",
     "variables", "calls", "convolution", "pooling", "normalization", "products",
-    "reductions", "indexing", "images", "lists", "selection", "scatter", "recurrent",
+    "reductions", "indexing", "images", "lists", "topk_unique", "scatter", "recurrent",
     "tables", "strings", "quantization", "random", "segments", "linear_algebra",
-    "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
-    "quantized", "rows", "parsing", "decoding",
+    "diagonals", "signals", "sparse", "detection", "ragged", "bitwise", "special", "range_bincount",
+    "quantized", "ctc_and_sets", "parsing", "decoding",
     ),
     supplied=("node",), is_ignored=lambda name: name in IGNORED or name.startswith("_"),
 )  # fmt: skip

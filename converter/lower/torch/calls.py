@@ -6,13 +6,13 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 
 from collections.abc import Mapping, Sequence
 
-from converter.lower.torch import complexes, quantised, sequences, writing
+from converter.lower.torch import complexes, quantised, sequences, views
+from converter.lower.torch.complex_tensors import Pair, is_complex
 from converter.lower.torch.context import Context
-from converter.lower.torch.pairs import Pair, is_complex
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.promotion import SCALAR_TYPES
-from converter.lower.torch.quanta import is_quantised
-from converter.lower.torch.references import Reference
+from converter.lower.torch.quantized_tensors import is_quantised
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -99,7 +99,7 @@ def _called(
     given = {name: _values(value) for name, value in bound.items()}
     with op.scope(row.name.replace(".", "_")):
         made = _built(op, row, given)
-    view = writing.VIEWS.get(row.name.partition(".")[0])
+    view = views.VIEWS.get(row.name.partition(".")[0])
     source = bound.get(row.parameters[0]) if row.parameters else None
     if view is not None and isinstance(source, Reference):
         return _viewed(op, row, view, source, given, made)
@@ -116,7 +116,7 @@ def _lies_in_order(value: ProgramValue) -> bool:
 def _viewed(
     op: Context,
     row: Row,
-    view: writing.View,
+    view: views.View,
     source: Reference,
     given: dict[str, ProgramValue],
     made: ProgramValue,
@@ -160,7 +160,7 @@ def _built(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramV
 
 
 def _written(
-    op: Context, view: writing.View, base: Value, value: Value, rest: Mapping[str, ProgramValue],
+    op: Context, view: views.View, base: Value, value: Value, rest: Mapping[str, ProgramValue],
     place: int | None,
 ) -> Value:  # fmt: skip
     """Return a view's elements put into its base."""

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from converter.lower.ops import complex as complexes
 from converter.lower.ops import complex_functions
 from converter.lower.ops.elementwise import atan2
+from converter.lower.torch.complex_tensors import Pair, is_complex
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
 from converter.lower.torch.padding import constant_pad_nd
-from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.program_values import Int, Number, ProgramValue, Scalar, Size
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.reductions import vector_norm

@@ -15,12 +15,12 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
-from converter.lower.torch import calls, higher_order, pairs
+from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Scalar, Size
-from converter.lower.torch.references import Reference
 from converter.lower.torch.table import plain_name
 from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
@@ -191,7 +191,7 @@ class _Lowering:
                 self.unknown.add(name)
                 return None
             raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
-        self.weights[found] = Reference.to(pairs.weight(self.op, found))
+        self.weights[found] = Reference.to(complex_tensors.weight(self.op, found))
         return self.weights[found]
 
     def _rename(self, args: Iterator[Any]) -> None:

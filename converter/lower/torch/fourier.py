@@ -11,9 +11,9 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops import fourier
+from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.complexes import conj, of_complex, pair
 from converter.lower.torch.context import Context
-from converter.lower.torch.pairs import Pair
 from converter.lower.torch.program_values import Int, Ints, Size, integer
 from converter.lower.torch.promotion import DEFAULT, floating
 from converter.lower.torch.shaping import roll

@@ -11,8 +11,8 @@ from converter.lower.scan import scan
 from converter.lower.subgraphs import outputs_of
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue
-from converter.lower.torch.references import Reference
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from converter.lower.table import OpTable, Row, Variant
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.ops import NUMBERS
 from converter.lower.torch.script.values import Items, Unknown
 from converter.lower.unsupported import Unsupported

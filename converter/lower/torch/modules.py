@@ -12,8 +12,8 @@ from typing import Any
 from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.inputs import Arguments, Met, Probe
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.lowering import finished, walks

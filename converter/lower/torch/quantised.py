@@ -17,7 +17,7 @@ from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import batch_norm
 from converter.lower.torch.program_values import Ints, ProgramValue, Scalar, Tensors
-from converter.lower.torch.quanta import (
+from converter.lower.torch.quantized_tensors import (
     BOUNDS,
     Packed,
     Quantised,

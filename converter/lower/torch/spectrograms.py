@@ -12,17 +12,17 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops.fourier import angles
+from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, transposed, windows
-from converter.lower.torch.folding import col2im
-from converter.lower.torch.folding import unfold as framed
 from converter.lower.torch.fourier import along, fitted_of, halved, whole_of
 from converter.lower.torch.padding import padded
-from converter.lower.torch.pairs import Pair
 from converter.lower.torch.program_values import Int, integer
 from converter.lower.torch.promotion import DEFAULT
 from converter.lower.torch.table import aten
+from converter.lower.torch.unfold import col2im
+from converter.lower.torch.unfold import unfold as framed
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

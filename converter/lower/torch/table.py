@@ -102,7 +102,7 @@ OPS = AtenTable(
     Row, __package__, (
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
-    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
+    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "unfold", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
     "sequences", "prepacked", "decomposed", "stacking", "losses", "numerics",
     ),

@@ -19,9 +19,9 @@ from converter.lower.graph import Graph
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.lowering import lower
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Size
 from converter.lower.torch.promotion import result_type
-from converter.lower.torch.references import Reference
 from converter.lower.torch.table import OPS, handler_of, resolve
 from converter.lower.unsupported import Unsupported
 from formats.core.bundle import TensorSpec

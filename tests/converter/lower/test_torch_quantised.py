@@ -13,7 +13,7 @@ from converter.lower.graph import Graph
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.lowering import lower
-from converter.lower.torch.references import Reference
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.unsupported import Unsupported
 from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec

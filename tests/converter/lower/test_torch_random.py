@@ -8,7 +8,7 @@ from converter.lower import OPSET
 from converter.lower.graph import Graph
 from converter.lower.torch.calls import call
 from converter.lower.torch.context import Context
-from converter.lower.torch.references import Reference
+from converter.lower.torch.mutable_tensors import Reference
 
 COUNT = 4000
 # Op, arguments after the tensor (None: there is no tensor), bounds, mean, deviation.

@@ -7,9 +7,9 @@ import pytest
 from converter.lower import OPSET
 from converter.lower.graph import Graph
 from converter.lower.torch.calls import call
+from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.context import Context
-from converter.lower.torch.pairs import Pair
-from converter.lower.torch.references import Reference
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.unsupported import Unsupported
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from converter.lower.graph import Graph, Shape
 from converter.lower.subgraphs import outputs_of
+from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue
-from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.types import Interpreter, Result
 from converter.lower.torch.script.values import (

@@ -11,8 +11,8 @@ from math import prod
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.references import Reference
 
 RESHAPING = {"view": "size", "_unsafe_view": "size", "reshape": "shape"}
 # Which axes are summed over together: argument and axis of both sides.

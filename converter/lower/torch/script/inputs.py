@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.source import Function
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, words

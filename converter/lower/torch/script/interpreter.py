@@ -9,11 +9,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from converter.lower.torch.complex_tensors import weight
 from converter.lower.torch.context import Context
-from converter.lower.torch.pairs import weight
+from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue, Size
-from converter.lower.torch.quanta import stored
-from converter.lower.torch.references import Reference, Storage
+from converter.lower.torch.quantized_tensors import stored
 from converter.lower.torch.script.branches import branch, chosen
 from converter.lower.torch.script.loops import loop
 from converter.lower.torch.script.numbers import compute

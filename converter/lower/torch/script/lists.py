@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.numbers import compute
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, has_tensors, words

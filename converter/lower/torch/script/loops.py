@@ -16,8 +16,8 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim, Graph, Shape
 from converter.lower.subgraphs import outputs_of
+from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue, Size
-from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.branches import inside, undone
 from converter.lower.torch.script.loop_variables import needed_from_before
 from converter.lower.torch.script.numbers import tensor_of, truth

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.fixed_sizes import Fixed
 from converter.lower.torch.script.inputs import Arguments, Learned, Met, flattened
 from converter.lower.torch.script.interpreter import ScriptInterpreter

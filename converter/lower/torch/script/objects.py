@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.lower.torch import calls
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.prepacked import PACKING
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.quanta import Packed
-from converter.lower.torch.references import Reference
+from converter.lower.torch.quantized_tensors import Packed
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import Callee, Missing
 from converter.lower.unsupported import Unsupported

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from converter.lower.torch import calls
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.promotion import kind
-from converter.lower.torch.references import Reference
 from converter.lower.torch.schemas import Argument, Schema, schemas
 from converter.lower.torch.script.fixed_sizes import check
 from converter.lower.torch.script.inputs import Probe, probed

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.torch.promotion import (
     DEFAULT,
@@ -17,7 +18,6 @@ from converter.lower.torch.promotion import (
     floating,
     result_type,
 )
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.numbers import compute, tensor_of, truth
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import Items, Missing, is_number, leaves, words

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from converter.lower.torch.context import Context
+from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue
-from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.source import Function
 from converter.lower.torch.script.values import Callee, Items
 from converter.lower.unsupported import Finding

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size
-from converter.lower.torch.references import Reference
 from converter.lower.torch.script.source import Function
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value

@@ -3,7 +3,7 @@
 A view (`x[:, 0]`, `x.transpose(1, 2)`) and what it is a view of show the same elements: writing
 through one changes the other. A graph shares no memory. Here a storage has its latest value, and a
 view is made anew from that once it has changed; writing through a view writes what it shows back
-into its base (`converter.lower.torch.writing`).
+into its base (`converter.lower.torch.views`).
 """
 
 from collections.abc import Callable
