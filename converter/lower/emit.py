@@ -254,7 +254,7 @@ def _contiguous(value: Folded) -> Iterable[Piece]:
 
 
 def array(name: str, values: np.ndarray) -> Message:
-    """Return a TensorProto that holds an array; arrays of objects hold texts."""
+    """Return a TensorProto that holds an array; arrays of objects hold strings."""
     kind = "string" if values.dtype.kind in "OUS" else values.dtype.name
     message = head(name, kind, values.shape)
     if kind == "string":

@@ -1,6 +1,6 @@
 """Inputs that were bytes of a file format in the source, and are what these decode to in the graph.
 
-ONNX parses no protobufs, pictures or sounds. A signature that is given such bytes becomes a graph
+ONNX parses no protobufs, images or sounds. A signature that is given such bytes becomes a graph
 that is given what its parsers and decoders would make of them: so it takes the features of a
 ``tf.Example``, the levels of a picture, the samples of a sound. What replaced what is told wherever
 the graph is spoken of, and verification makes bytes of what it draws, for TensorFlow to decode.
@@ -23,7 +23,7 @@ CSV = "line of CSV"
 DENSE = "dense"  # a feature's values, as many in each example
 PADDED = "padded"  # likewise, as many as the longest has; others are filled up
 VALUES, LENGTHS = "values", "lengths"  # those of all examples in a row; how many each has
-LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of pictures; of sounds
+LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of images; of sounds
 NUMBERS, DECODED = "numbers", "decoded"
 FIELD = "field"  # of a line
 FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
@@ -64,11 +64,11 @@ class Encoded:
     Attributes:
         input: Its name: as the signature has it, or a part of another.
         kind: What its bytes are.
-        shape: Of the texts, one for each example, picture or sound.
+        shape: Of the strings, one for each example, picture or sound.
         several: Whether parts have a first axis with a row for each text.
         parts: What these hold.
         settings: Of the decoder, as far as they say how bytes must be made.
-        words: That the graph knows, where texts are hashed.
+        words: That the graph knows, where strings are hashed.
     """
 
     input: str

@@ -1,4 +1,4 @@
-"""FarmHash's Fingerprint64, by which TensorFlow puts texts into buckets.
+"""FarmHash's Fingerprint64, by which TensorFlow puts strings into buckets.
 
 Source: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
 (farmhashna::Hash64; bytes are little-endian)

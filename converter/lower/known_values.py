@@ -99,15 +99,15 @@ class Numbers:
         return Numbers(self.op, self.op.cast(self.value, dtype))
 
     def floor(self) -> "Numbers":
-        """Return the largest whole numbers not above."""
+        """Return the largest integers not above."""
         return self._turned("Floor", np.floor)
 
     def ceil(self) -> "Numbers":
-        """Return the smallest whole numbers not below."""
+        """Return the smallest integers not below."""
         return self._turned("Ceil", np.ceil)
 
     def to_even(self) -> "Numbers":
-        """Return the nearest whole numbers, of two the even one."""
+        """Return the nearest integers, of two the even one."""
         return self._turned("Round", np.round)
 
     def size(self) -> "Numbers":
@@ -115,7 +115,7 @@ class Numbers:
         return self._turned("Abs", np.abs)
 
     def rounded(self) -> "Numbers":
-        """Return the nearest whole numbers, of two the one farther from zero."""
+        """Return the nearest integers, of two the one farther from zero."""
         size = self.size()
         low = size.floor()
         up = (size - low >= 0.5).choose(low + 1.0, low)
@@ -159,7 +159,7 @@ class Numbers:
         return Numbers(self.op, self.op.unsqueeze(self.value, [1]))
 
     def holds(self) -> bool:
-        """Tell whether it is known that all hold."""
+        """Return whether it is known that all hold."""
         return self.known is not None and bool(self.known.all())
 
 

@@ -57,7 +57,7 @@ def _differ(m: Dim, n: Dim) -> bool:
 
 
 def _not_together(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Tell whether two shapes cannot be broadcast."""
+    """Return whether two shapes cannot be broadcast."""
     ends = zip(reversed(a), reversed(b), strict=False)
     return any(_differ(m, n) and 1 not in (m, n) for m, n in ends)
 

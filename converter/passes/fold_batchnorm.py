@@ -1,4 +1,4 @@
-"""Fold a batch normalisation into the convolution before it.
+"""Fold a batch normalization into the convolution before it.
 
 `conv(x, W) * f + (beta - mean * f) = conv(x, W * f) + b`, `f = gamma / sqrt(variance + epsilon)`.
 The convolution is found as the producer of the tensor, wherever it is in the node list.

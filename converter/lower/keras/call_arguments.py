@@ -30,7 +30,7 @@ def place_tensors(layer: Layer) -> Layer:
 
 
 def _is_kerass(layer: Layer) -> bool:
-    """Tell whether a layer is one of Keras's own, whose signature is known."""
+    """Return whether a layer is one of Keras's own, whose signature is known."""
     return layer.class_name in MODELS or row_of(layer.module, layer.class_name) is not None
 
 

@@ -48,7 +48,7 @@ def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
         raise Unsupported(f"a kernel {list(kernel.shape)} for {x.shape[-1]} features")
     if bias is not None and bias.shape != kernel.shape[1:]:
         raise Unsupported(f"a bias {list(bias.shape)} for a kernel {list(kernel.shape)}")
-    x = x if x.is_float else op.cast(x, kernel.dtype)  # whole numbers, of encoded categories
+    x = x if x.is_float else op.cast(x, kernel.dtype)  # integers, of encoded categories
     if x.rank == 2:
         shape = (x.shape[0], kernel.shape[1])
         return op.emit("Gemm", x, kernel, bias, dtype=x.dtype, shape=shape)

@@ -54,7 +54,7 @@ def image_dim_ordering(op: Builder, *, data_format: str | None = None) -> str:
 
 @operation(BACKEND_FUNCTIONS, "backend")
 def backend_name(op: Builder, *, backend: str | None = None) -> str:
-    """The back end that is recorded, or else tensorflow."""
+    """The backend that is recorded, or else tensorflow."""
     del op
     return backend or "tensorflow"
 

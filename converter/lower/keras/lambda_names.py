@@ -1,6 +1,6 @@
 """What a dotted name in a Lambda's function stands for: a constant, or a row of one of our tables.
 
-Nothing is imported: a name that is in no table is a gap that says it.
+Nothing is imported: a name that is in no table is not supported, and the message says it.
 """
 
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ KINDS = {
     "bool_": "bool", "float": "float64", "int": "int64", "double": "float64", "half": "float16",
 }
 # fmt: on
-# Keras 3's functions without a class: those of its back end.
+# Keras 3's functions without a class: those of its backend.
 MAKERS = ("arange", "eye", "is_tensor", "ones", "zeros")
 # TensorFlow's functions by older names, with the same arguments.
 RENAMED = {

@@ -31,7 +31,7 @@ ARRAYS = frozenset((
     "var", "vstack", "ones_like", "zeros_like", "flipud", "fliplr", "asfarray", "float16", "uint8",
     "shape", "ndim", "logical_not", "logical_and", "logical_or", "equal", "matmul", "dot", "outer",
 ))  # fmt: skip
-# What sizes what they make: their whole numbers are looked at.
+# What sizes what they make: their integers are looked at.
 CREATED = frozenset(
     ("zeros", "ones", "full", "arange", "linspace", "eye", "identity", "tile", "repeat")
 )

@@ -1,4 +1,4 @@
-"""What each step of byte-code does, in one call of a function of a Lambda's.
+"""What each step of bytecode does, in one call of a function of a Lambda's.
 
 Steps: `formats.python_bytecode.steps`.
 """

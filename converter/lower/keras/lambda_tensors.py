@@ -42,7 +42,7 @@ def parts(op: Builder, name: str, *given: Any) -> list[Value]:
 
 
 def check_operands(a: Any, b: Any) -> None:
-    """Raise where TensorFlow would: a fraction that meets whole numbers, other dtypes."""
+    """Raise where TensorFlow would: a fraction that meets integers, other dtypes."""
     for one, other in ((a, b), (b, a)):
         if not isinstance(one, Value | int | float | list | tuple | np.ndarray):
             raise Unsupported(f"a tensor and {v.shown(one)}")

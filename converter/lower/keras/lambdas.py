@@ -1,8 +1,9 @@
-"""Lambda: a function of the model's author, kept as byte-code, which is read and never run.
+"""Lambda: a function of the model's author, kept as bytecode, which is read and never run.
 
 Its steps are walked with the layer's tensors (`converter.lower.keras.lambda_machine`), and what it
 calls is looked up by name in our own tables. What that leaves open, for only running it would tell,
-is a gap that names it; a trusted module can stand for the function (``--trust``).
+is not supported, and the message names it; a trusted module can stand for the function
+(``--trust``).
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/core/lambda_layer.py
 """
 
@@ -32,7 +33,7 @@ def lambda_(
     output_shape_module: Any = None, mask_type: Any = None, mask_module: Any = None,
     setting: Sequence[Any] = (), mask: Any = None,
 ) -> Any:  # fmt: skip
-    """What its function computes, as far as its byte-code tells without being run."""
+    """What its function computes, as far as its bytecode tells without being run."""
     del output_shape, output_shape_type, output_shape_module, function_type, module
     del mask_type, mask_module
     names = Names(op, w, Setting(*setting))

@@ -1,4 +1,4 @@
-"""Words and numbers looked up in a vocabulary, and texts cut into words.
+"""Words and numbers looked up in a vocabulary, and strings cut into words.
 
 A vocabulary stands in the configuration, or in a file of the archive that `vocabularies` puts in
 its place. Operators of ONNX's machine-learning domain do the looking up.
@@ -150,7 +150,7 @@ def integer_lookup(
     vocabulary_size: int | None = None, has_input_vocabulary: bool = True, dtype: Any = None,
     encodes_as: str = "int64",
 ) -> Value:  # fmt: skip
-    """The number of each whole number in a vocabulary, or what encodes those, or the inverse."""
+    """The number of each integer in a vocabulary, or what encodes those, or the inverse."""
     del vocabulary_dtype, salt, vocabulary_size, has_input_vocabulary
     dense(sparse)
     if oov_method != "floormod" and num_oov_indices > 1:
@@ -217,7 +217,7 @@ def text_vectorization(
 
 
 def _split(op: Builder, x: Value) -> Value:
-    """Cut texts at white space; shorter ones end in empty words."""
+    """Cut strings at white space; shorter ones end in empty words."""
     if op.graph.opset < 20:
         raise Unsupported("split 'whitespace', which takes opset=20")
     text = op.plain(op.squeeze(x, [-1]) if x.rank > 1 else x)

@@ -122,7 +122,7 @@ def model_of(bundle: Bundle) -> Model:
 
 
 def is_legacy(bundle: Bundle, model: Model) -> bool:
-    """Tell whether a model is older than Keras 3."""
+    """Return whether a model is older than Keras 3."""
     version = str(bundle.metadata.recorded.get("keras_version", ""))
     return age_of(model, version, None).major < 3
 

@@ -99,7 +99,7 @@ def parse(config: Any, where: str = "model") -> Model:
 
 
 def is_model(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a layer's entry describes a model made of layers."""
+    """Return whether a layer's entry describes a model made of layers."""
     config = entry.get("config")
     if entry.get("class_name") not in MODELS:
         return False

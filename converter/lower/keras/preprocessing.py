@@ -18,7 +18,7 @@ EPSILON = 1e-7  # keras.backend.epsilon(), unless a user's own configuration of 
 
 
 def dtype_named(policy: Any, default: str) -> str:
-    """Return what a layer's dtype policy computes in, whole numbers included."""
+    """Return what a layer's dtype policy computes in, integers included."""
     if isinstance(policy, Mapping):
         inner = policy.get("config")
         policy = inner.get("name") if isinstance(inner, Mapping) else None
@@ -101,7 +101,7 @@ def category_encoding(
     num_tokens: int, output_mode: str = "multi_hot", sparse: bool = False, dtype: Any = None,
     count_weights: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Whole numbers as one-hot vectors, as the set of them, or counted."""
+    """Integers as one-hot vectors, as the set of them, or counted."""
     del w
     dense(sparse)
     kind = dtype_named(dtype, "float32")

@@ -1,4 +1,4 @@
-"""Layers whose weights are quantised: integers with a scale, or floats of eight bits.
+"""Layers whose weights are quantized: integers with a scale, or floats of eight bits.
 
 Where Keras quantises the inputs of a call too, the graph does it as well, and rounds as Keras does.
 A layer is called here by its class and its mode, "Dense int8": a rule writes them together.
@@ -25,7 +25,7 @@ CLASSES = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
 
 @rule
 def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
-    """A quantised layer is of a class of its own, which its dtype policy names."""
+    """A quantized layer is of a class of its own, which its dtype policy names."""
     del age
     mode = quantization(layer.config.get("dtype"))
     if layer.class_name not in CLASSES or not mode:
@@ -38,7 +38,7 @@ def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What the inputs of a call are quantised to."""
+    """What the inputs of a call are quantized to."""
 
     low: float = -127
     high: float = 127
@@ -64,7 +64,7 @@ def input_range(config: Any, default: Range | None) -> Range | None:
 
 
 def quantised(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
-    """Return x as whole numbers of a range, still in its dtype, and what it was multiplied by."""
+    """Return x as integers of a range, still in its dtype, and what it was multiplied by."""
     size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
     scale = op.div(to.high, op.add(size, to.epsilon))
     rounded = op.unary("Round", op.mul(x, scale))
@@ -72,7 +72,7 @@ def quantised(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value,
 
 
 def single(op: Builder, x: Value) -> Value:
-    """Return x where sums of products of whole numbers are exact."""
+    """Return x where sums of products of integers are exact."""
     return x if x.dtype == "float64" else op.cast(x, "float32")
 
 
@@ -105,7 +105,7 @@ def in_groups(op: Builder, w: Roles, numbers: Value, axis: int, prefix: str = "k
 
 
 def calibrated(op: Builder, w: Roles, bits: int, columns: Dim) -> Value:
-    """Return the kernel [in, out] of GPTQ or AWQ: whole numbers [out, in] in groups along in."""
+    """Return the kernel [in, out] of GPTQ or AWQ: integers [out, in] in groups along in."""
     kept = w.exact("quantized_kernel")
     numbers = unpacked(op, kept, 0, columns, signed=False) if bits == 4 else kept
     kernel = op.transpose(in_groups(op, w, numbers, -1), [1, 0])
@@ -154,7 +154,7 @@ def bias_of_float8(op: Builder, w: Roles) -> Value:
 
 
 def scaled_product(op: Builder, x: Value, kernel: Value, scale: Value, to: Range | None) -> Value:
-    """Return x @ kernel / scale for a kernel of whole numbers, with x rounded where it is to be."""
+    """Return x @ kernel / scale for a kernel of integers, with x rounded where it is to be."""
     dtype = x.dtype
     if to is not None:
         x, factor = quantised(op, x, [-1], to)
@@ -169,7 +169,7 @@ def dense_int8(
     op: Builder, w: Roles, x: Value, /, *,
     units: int, activation: Any = None, use_bias: bool = True, quantization_config: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(x @ kernel / scale + bias), with x rounded to whole numbers too."""
+    """activation(x @ kernel / scale + bias), with x rounded to integers too."""
     del units
     to = input_range(quantization_config, Range())
     result = scaled_product(op, x, w.exact("kernel"), w["kernel_scale"], to)
@@ -335,7 +335,7 @@ def einsum_dense_calibrated(
 
 
 def looked_up(op: Builder, w: Roles, numbers: Value, width: int) -> Value:
-    """Return the rows of embeddings of whole numbers, scaled by row or in groups of a row."""
+    """Return the rows of embeddings of integers, scaled by row or in groups of a row."""
     kept = w.exact("embeddings")
     packed = kept.shape[-1] != width
     rows = op.gather(unpacked(op, kept, -1, width) if packed else kept, numbers)
@@ -353,7 +353,7 @@ def embedding(
     op: Builder, w: Roles, x: Value, /, *,
     input_dim: int, output_dim: int, mask_zero: bool = False,
 ) -> Any:  # fmt: skip
-    """embeddings[x] of whole numbers, scaled; masks zeros where it is asked to."""
+    """embeddings[x] of integers, scaled; masks zeros where it is asked to."""
     del input_dim
     numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
     result = looked_up(op, w, numbers, output_dim)
@@ -370,8 +370,8 @@ def reversible_embedding(
     reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
     quantization_config: Any = None,
 ) -> Any:  # fmt: skip
-    """embeddings[x] of whole numbers, or x @ embeddings.T, with x rounded too."""
-    del reverse_dtype  # Keras does without, where the weights are quantised
+    """embeddings[x] of integers, or x @ embeddings.T, with x rounded too."""
+    del reverse_dtype  # Keras does without, where the weights are quantized
     if not reverse:
         return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
     role = "embeddings" if tie_weights else "reverse_embeddings"

@@ -204,7 +204,7 @@ def run_passes(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]
 
 
 def _together(passes: Sequence[Pass]) -> bool:
-    """Tell whether passes are the directions of one of ONNX's own operators."""
+    """Return whether passes are the directions of one of ONNX's own operators."""
     first, *others = (p.cell.native for p in passes)
     if first is None:
         return False

@@ -177,7 +177,7 @@ class Modules:
         return None
 
     def is_registered(self, name: str) -> bool:
-        """Tell whether a module has registered a function with Keras under this name."""
+        """Return whether a module has registered a function with Keras under this name."""
         return any(name in supply.registered for supply in self._supplies)
 
     def _use(self, supply: Supply) -> None:
@@ -319,7 +319,7 @@ class Modules:
 
 
 def function_name(function: Any) -> str | None:
-    """Return the name that a serialised function has; what is byte-code has none."""
+    """Return the name that a serialised function has; what is bytecode has none."""
     if isinstance(function, Mapping) and isinstance(function.get("config"), str):
         return str(function["config"])
     return function if isinstance(function, str) else None

@@ -162,7 +162,7 @@ class Calls:
     # -- functions -------------------------------------------------------------------------------
 
     def has_activation(self, spec: Any) -> bool:
-        """Tell whether a module stands for an activation, and not Keras."""
+        """Return whether a module stands for an activation, and not Keras."""
         name, config = _named(spec)
         return name is not None and self._subject(name, config, spec) is not None
 

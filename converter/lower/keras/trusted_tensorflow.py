@@ -30,7 +30,7 @@ def key(tensor: Any) -> Key:
     return id(tensor.graph), tensor.op.name, tensor.value_index
 
 
-class Untraceable(Exception):  # noqa: N818 - it is a gap
+class Untraceable(Exception):  # noqa: N818 - it is not supported
     """The function does what has no words."""
 
 

@@ -13,7 +13,7 @@ no configuration of Keras says it, are these arguments:
 - ``keeps_dtype``: whether images, or means, leave a layer in the dtype that they came in;
 - ``encodes_as``, ``int_dtype``: dtype of encoded categories, ``policy`` for the layer's own;
 - ``least_power``: below which a sum of squares counts as this much;
-- ``least_epsilon``: of the batch normalisation that TensorFlow fuses;
+- ``least_epsilon``: of the batch normalization that TensorFlow fuses;
 - ``setting``: what a Lambda's code was written for: Keras, TensorFlow, backend, order of axes;
 - ``own_mask``: of a Lambda, the function that makes its mask.
 """
@@ -466,7 +466,7 @@ def means_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def categories_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """What encodes categories had the dtype of the layer, not always that of whole numbers."""
+    """What encodes categories had the dtype of the layer, not always that of integers."""
     if age.major > 2:
         return None
     if layer.class_name in ("IntegerLookup", "StringLookup", "TextVectorization"):

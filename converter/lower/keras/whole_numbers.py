@@ -1,8 +1,8 @@
-"""What layers make of whole numbers, which Keras does not cast to a layer's dtype.
+"""What layers make of integers, which Keras does not cast to a layer's dtype.
 
-Keras casts floating point inputs alone. Some layers turn whole numbers into floating point ones
-themselves, some keep them, and the others Keras 3 refuses on one back end or another, or computes
-in a dtype that depends on it: those are gaps.
+Keras casts floating point inputs alone. Some layers turn integers into floating point ones
+themselves, some keep them, and the others Keras 3 refuses on one backend or another, or computes
+in a dtype that depends on it: those are not supported.
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from converter.lower.builder import Builder
 from converter.lower.keras.table import Row, Unsupported
 from converter.lower.values import Value
 
-# Modules whose layers take whole numbers as they are, but for EXCEPTED; and single layers.
+# Modules whose layers take integers as they are, but for EXCEPTED; and single layers.
 KEPT = frozenset((
     "core", "hashing", "images", "lambdas", "lookup", "merging", "preprocessing", "reshaping",
     "wrappers",
 ))  # fmt: skip
-ALONE = ("Embedding ", "ReversibleEmbedding ", "SpectralNormalization")  # quantised, or of one
+ALONE = ("Embedding ", "ReversibleEmbedding ", "SpectralNormalization")  # quantized, or of one
 EXCEPTED = frozenset(("Bidirectional", "EinsumDense"))
 # Layers that compute in floating point whatever they are given.
 FLOATING = frozenset((
@@ -35,7 +35,7 @@ SOME = {
         ("UpSampling1D", "UpSampling2D", "UpSampling3D"), ("uint8", "int8", "int32")
     ),
 }  # fmt: skip
-AS_IT_IS = ("linear", "relu")  # activations that whole numbers stay whole in
+AS_IT_IS = ("linear", "relu")  # activations that integers stay whole in
 
 
 def as_taken(
@@ -48,11 +48,11 @@ def as_taken(
         row: The layer's.
         class_name: Its class.
         settings: Its arguments.
-        value: The input; only values of whole numbers are looked at.
+        value: The input; only values of integers are looked at.
         dtype: What the layer computes in.
 
     Raises:
-        Unsupported: Whole numbers are not what this layer takes.
+        Unsupported: Integers are not what this layer takes.
     """
     if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
         return value

@@ -135,7 +135,7 @@ def written(message: emit.Message) -> bytes:
 
 
 def array(found: Tensor | Strings) -> "np.ndarray":
-    """Return a tensor's elements; texts as bytes."""
+    """Return a tensor's elements; strings as bytes."""
     if isinstance(found, Tensor):
         return found.numpy()
     result = np.empty(len(found.values()), object)

@@ -81,7 +81,7 @@ class Tensors:
 
         Raises:
             LimitError: It would be very large.
-            UnsupportedError: It is of texts, or of packed elements.
+            UnsupportedError: It is of strings, or of packed elements.
         """
         sizes = tensors.shape_of(proto, origin)
         values = tensors.from_proto(proto.values, origin, self.member)
@@ -109,7 +109,7 @@ class Tensors:
 
 
 def _equal(a: Iterable[bytes], b: Iterable[bytes]) -> bool:
-    """Tell whether two runs of pieces are the same bytes."""
+    """Return whether two runs of pieces are the same bytes."""
     one, other = bytearray(), bytearray()
     left, right = iter(a), iter(b)
     while True:

@@ -219,7 +219,7 @@ SHIFT = 10
 
 
 def _sine(op: Builder, x: Value) -> tuple[Value, Value]:
-    """Return pi times what x is above a whole number, and the absolute sine of pi * x."""
+    """Return pi times what x is above an integer, and the absolute sine of pi * x."""
     above = op.mul(op.sub(x, op.unary("Floor", x)), pi)
     return above, op.unary("Sin", above)
 

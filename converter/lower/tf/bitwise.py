@@ -154,7 +154,7 @@ def bits_of(op: Context, x: Value) -> Value:
     power = op.clip(power, least, form.bias)
     two = op.constant(2.0, "float64")
     part = op.div(size, op.elementwise("Pow", two, power))
-    # The logarithm may be rounded to the next whole number.
+    # The logarithm may be rounded to the next integer.
     more = op.elementwise("GreaterOrEqual", part, 2.0)
     few = op.elementwise(
         "And", op.elementwise("Less", part, 1.0), op.elementwise("Greater", power, float(least))
@@ -255,6 +255,6 @@ def next_after(op: Context, x1: Value, x2: Value, /) -> Value:
 
 
 def _in_order(op: Context, x: Value) -> Value:
-    """Return whole numbers in the order of floating point ones, neighbours for neighbours."""
+    """Return integers in the order of floating point ones, neighbours for neighbours."""
     size = bits_of(op, op.unary("Abs", x))
     return op.where(op.elementwise("Less", x, op.constant(0, x.dtype)), op.unary("Neg", size), size)

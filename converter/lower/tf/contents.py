@@ -22,7 +22,7 @@ Fold = Callable[[Arrays, Mapping[str, Any]], np.ndarray]
 
 
 def known(array: np.ndarray) -> bool:
-    """Tell whether all elements are numbers."""
+    """Return whether all elements are numbers."""
     return array.dtype != object or all(
         not isinstance(n, str) and n is not None for n in array.flat
     )

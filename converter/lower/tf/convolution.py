@@ -509,7 +509,7 @@ def dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value 
 
 
 def _is_bare(node: Node) -> bool:
-    """Tell whether a convolution has no padding, no steps and no dilation of its own."""
+    """Return whether a convolution has no padding, no steps and no dilation of its own."""
     ones = [*node.attribute("strides"), *(node.attribute("dilations") or ())]
     plain = node.attribute("data_format", "NHWC") == "NHWC"
     return plain and node.attribute("padding") == "VALID" and all(n == 1 for n in ones)

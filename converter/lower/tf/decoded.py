@@ -2,7 +2,7 @@
 
 A parser is handed a text. Where that is an input of the graph, or a copy of one, or of one its
 element in a loop, what the parser yields is added to the graph's inputs. Which inputs nothing reads
-as texts any more is known when all is walked: `settle` takes those away.
+as strings any more is known when all is walked: `settle` takes those away.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ class Origin:
 
     Attributes:
         name: Of the input.
-        shape: Of the texts that are decoded: one for each row of what stands for the input.
+        shape: Of the strings that are decoded: one for each row of what stands for the input.
         index: Number of the one that this is, a scalar; None for all of them.
     """
 
@@ -93,7 +93,7 @@ class Decoded:
         return Origin(name, self._named(name, shape), index)
 
     def whole(self, origin: Origin) -> Origin:
-        """Return an input in its own shape, whatever shape the texts are in.
+        """Return an input in its own shape, whatever shape the strings are in.
 
         Raises:
             Unsupported: They are not in a row.
@@ -122,7 +122,7 @@ class Decoded:
         return {out: node for graph in graphs for node in graph.nodes for out in node.outputs}
 
     def _named(self, name: str, shape: Shape) -> Shape:
-        """Return a shape of texts all of whose sizes have a name."""
+        """Return a shape of strings all of whose sizes have a name."""
         spec = self._op.graph.specs[name]
         if len(spec.shape) == len(shape) and not spec.unranked:
             shape = tuple(m if n is None else n for n, m in zip(shape, spec.shape, strict=True))
@@ -143,7 +143,7 @@ class Decoded:
         return PNG[:count]
 
     def fingerprint(self, text: Value) -> Value:
-        """Return the fingerprints of texts that are an input, or some of one.
+        """Return the fingerprints of strings that are an input, or some of one.
 
         Raises:
             Unsupported: They are computed.
@@ -256,7 +256,7 @@ class Decoded:
         return {part.name for one in self._records.values() for part in one.parts.values()}
 
     def _measure(self, graph: Graph) -> None:
-        """Have what asks how many texts there are ask it of a part, which has as many rows."""
+        """Have what asks how many strings there are ask it of a part, which has as many rows."""
         read = {n for node in graph.nodes for n in _read_by(node)}
         stands_for: dict[str, tuple[str, int]] = {}
         for name, record in self._records.items():

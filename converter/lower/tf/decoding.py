@@ -1,7 +1,7 @@
-"""Pictures, sounds and numbers in bytes: what they decode to is an input of the graph instead.
+"""Images, sounds and numbers in bytes: what they decode to is an input of the graph instead.
 
 A picture is what its decoder yields: levels [height, width, channels]. Where a loop decodes the
-pictures of a batch one by one, they are one input, [batch, height, width, channels]; so all of one
+images of a batch one by one, they are one input, [batch, height, width, channels]; so all of one
 run have one size.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/api_def/base_api
 """
@@ -25,7 +25,7 @@ from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-# -- pictures --------------------------------------------------------------------------------------
+# -- images --------------------------------------------------------------------------------------
 
 
 def _picture(
@@ -69,7 +69,7 @@ def decode_bmp(op: Session, contents: Value, /, *, channels: int = 0) -> Value:
 
 @tf_op("DecodeGif")
 def decode_gif(op: Session, contents: Value, /) -> Value:
-    """Moving pictures that are an input of the graph: the levels of each are, instead."""
+    """Moving images that are an input of the graph: the levels of each are, instead."""
     return _picture(op, contents, 3, form="GIF")
 
 
@@ -126,7 +126,7 @@ def decode_raw(op: Session, bytes: Value, /, *, little_endian: bool = True, node
 
 @tf_op("DecodeBase64")
 def decode_base64(op: Session, input: Value, /) -> Value:
-    """Texts of base64 that are an input of the graph: what they stand for is, instead."""
+    """Strings of base64 that are an input of the graph: what they stand for is, instead."""
     origin = op.decoded.origin(input, "decoding")
     part = Part(DECODED, "", "string", origin.shape)
     return op.decoded.part(origin, BASE64, part, called=f"{origin.name}/{DECODED}")

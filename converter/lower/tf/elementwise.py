@@ -46,7 +46,7 @@ def unary(op: Context, x: Value, /, *, op_type: str) -> Value:
 
 @tf_op("Round")
 def round_to_even(op: Context, x: Value, /) -> Value:
-    """The nearest whole number, of two the even one."""
+    """The nearest integer, of two the even one."""
     if not x.is_float:
         raise Unsupported("of integers, of which TensorFlow 2.21 makes zeros")
     return op.unary("Round", x)
@@ -89,7 +89,7 @@ def is_finite(op: Context, x: Value, /) -> Value:
 
 @tf_op("Add", "AddV2")
 def add(op: Context, x: Value, y: Value, /) -> Value:
-    """X + y; of texts, one after the other (from opset 20)."""
+    """X + y; of strings, one after the other (from opset 20)."""
     if x.dtype != "string":
         return op.add(x, y)
     if op.graph.opset < 20:
@@ -307,10 +307,10 @@ def _go_together(x: Value, y: Value) -> bool:
 
 
 def same(op: Context, x: Value, y: Value) -> Value:
-    """Return whether elements are equal, of texts too.
+    """Return whether elements are equal, of strings too.
 
     ONNX compares texts from opset 19 on. Before, one that is known is looked up, and of two tensors
-    the texts are numbered, equal ones alike.
+    the strings are numbered, equal ones alike.
     """
     if x.dtype != y.dtype:
         raise Unsupported(f"{x.dtype} compared with {y.dtype}")
@@ -346,7 +346,7 @@ def same(op: Context, x: Value, y: Value) -> Value:
 
 
 def _same_texts(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
-    """Return whether texts that are known are equal; None where some are not."""
+    """Return whether strings that are known are equal; None where some are not."""
     if x is None or y is None:
         return None
     return np.array(np.equal(x, y), np.bool_)  # what is no UTF-8 is bytes, and no text equals it
@@ -403,7 +403,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
     """Return a value in another dtype, as TensorFlow's CPU kernels convert.
 
     Raises:
-        Unsupported: From or to texts, or what ONNX has no such dtype for.
+        Unsupported: From or to strings, or what ONNX has no such dtype for.
     """
     dtype = QUANTISED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:

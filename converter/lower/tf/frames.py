@@ -65,7 +65,7 @@ def restructure(body: Body) -> None:
             )
         ]
         if not inner:
-            return  # frames that lie in each other: their nodes are gaps
+            return  # frames that lie in each other: their nodes are not supported
         for name in inner:
             enters = waiting.pop(name)
             current = [body.nodes[e.name] for e in enters]  # an inner loop may be what they read

@@ -179,7 +179,7 @@ def attribute(proto: Message) -> Any:
 
 
 def is_type(proto: Message) -> bool:
-    """Tell whether an AttrValue says only of which type something is."""
+    """Return whether an AttrValue says only of which type something is."""
     kind = proto.which("value")
     return kind == "type" or (kind == "list" and bool(proto.list.has("type")))
 

@@ -1,7 +1,7 @@
-"""Texts that are hashed: ONNX has no hash, so the input is each text's fingerprint instead.
+"""Strings that are hashed: ONNX has no hash, so the input is each text's fingerprint instead.
 
-What moves texts about moves fingerprints alike, and what looks texts up among words looks their
-fingerprints up among those of the words. Two texts of one fingerprint are one text then, which of
+What moves strings about moves fingerprints alike, and what looks strings up among words looks their
+fingerprints up among those of the words. Two strings of one fingerprint are one text then, which of
 2^64 fingerprints happens to no vocabulary.
 """
 
@@ -17,21 +17,21 @@ from converter.lower.tf.context import Context
 from converter.lower.unsupported import Unsupported
 
 COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
-# What moves texts about -> which of its inputs these are; None for all.
+# What moves strings about -> which of its inputs these are; None for all.
 MOVES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(COPIES, (0,)),
     **dict.fromkeys(("Gather", "GatherND", "Compress", "Slice", "Transpose", "Expand"), (0,)),
     "ScatterND": (0, 2), "ScatterElements": (0, 2), "Where": (1, 2), "Concat": None,
 }  # fmt: skip
-MOST = 200  # texts: for each all nodes are looked at
+MOST = 200  # strings: for each all nodes are looked at
 
 
 class Fingerprints:
-    """The fingerprints of texts in a graph, as signed numbers: for these there are kernels.
+    """The fingerprints of strings in a graph, as signed numbers: for these there are kernels.
 
     Attributes:
-        names: Texts -> their fingerprints.
-        words: Texts that the graph compares them with.
+        names: Strings -> their fingerprints.
+        words: Strings that the graph compares them with.
     """
 
     def __init__(self, op: Context, of_input: Callable[[str], str]) -> None:
@@ -41,7 +41,7 @@ class Fingerprints:
         self.words: set[str] = set()
 
     def of(self, name: str) -> str:
-        """Return the name of the fingerprints of texts that are an input, or some of one.
+        """Return the name of the fingerprints of strings that are an input, or some of one.
 
         Raises:
             Unsupported: They are computed.
@@ -75,7 +75,7 @@ class Fingerprints:
         return made
 
     def replace(self, graph: Graph) -> None:
-        """Have what looks at texts look at their fingerprints.
+        """Have what looks at strings look at their fingerprints.
 
         Raises:
             Unsupported: It knows a word whose fingerprint we do not compute.
@@ -98,7 +98,7 @@ class Fingerprints:
         yield node
 
     def _known(self, graph: Graph, name: str) -> str:
-        """Return the fingerprints of texts, or of words that are an initializer."""
+        """Return the fingerprints of strings, or of words that are an initializer."""
         known = graph.initializers.get(name)
         if name not in self.names and isinstance(known, np.ndarray):
             made = f"{name}/fingerprints"

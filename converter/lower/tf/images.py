@@ -124,7 +124,7 @@ def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
 
 @cache
 def _is_exact(factor: int) -> bool:
-    """Tell whether float32 has a row's number right after multiplying it by 1 / factor."""
+    """Return whether float32 has a row's number right after multiplying it by 1 / factor."""
     rows = np.arange(FACTORS_TRIED, dtype=F)
     return bool((np.floor(rows * F(factor) * (F(1) / F(factor))) == rows).all())
 
@@ -231,7 +231,7 @@ def _counted(op: Context, size: Size) -> Value:
 
 
 def _rounded(op: Context, x: Value) -> Value:
-    """Return whole numbers, a half away from zero."""
+    """Return integers, a half away from zero."""
     size = op.unary("Abs", x)
     whole = op.unary("Floor", size)
     up = op.cast(op.elementwise("GreaterOrEqual", op.sub(size, whole), 0.5), "float32")

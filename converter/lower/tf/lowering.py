@@ -433,7 +433,7 @@ def _is_output(node: Node) -> bool:
 
 
 def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
-    """Tell whether a node is what a branch waits for, and so has no value in the other branch."""
+    """Return whether a node is what a branch waits for, and so has no value in the other branch."""
     before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
     return before is not None and before.op in ("Switch", "RefSwitch")
 
@@ -443,7 +443,7 @@ def given(
 ) -> list[tuple[str, tuple[int | str | None, ...] | None]]:
     """Return the dtypes and shapes of what a node is given from outside: by a user, or a pipeline.
 
-    What reads records or pictures cannot be in a graph; what it hands on is an input.
+    What reads records or images cannot be in a graph; what it hands on is an input.
     """
     if node.op == "Placeholder":
         return [(node.attribute("dtype"), node.attribute("shape"))]

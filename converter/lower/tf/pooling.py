@@ -66,7 +66,7 @@ def largest(op: Context, x: Value, windows: Windows, data_format: str) -> Value:
 
 
 def _is_gap_of_pool(image: Value, windows: Windows) -> bool:
-    """Tell whether windows are farther apart than large, and how many takes a run."""
+    """Return whether windows are farther apart than large, and how many takes a run."""
     return windows.pads(image.shape[2:]) is None and not windows.are_named
 
 

@@ -124,7 +124,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What a node would have yielded that is a gap."""
+    """What a node would have yielded that is not supported."""
 
 
 @dataclass(frozen=True, slots=True)

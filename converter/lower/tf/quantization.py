@@ -1,4 +1,4 @@
-"""Numbers of few bits: fake quantisation, quantised and back.
+"""Numbers of few bits: fake quantization, quantized and back.
 
 TensorFlow rounds halves up or away from zero in most of these, which ONNX's QuantizeLinear does not
 (halves to the even one), and moves bounds so that zero is a number: so they are spelled out. On
@@ -28,17 +28,17 @@ def held(op: Context, x: Value, low: Numbers, high: Numbers) -> Value:
 
 
 def away(op: Context, x: Value) -> Value:
-    """Return the nearest whole numbers, of two the one farther from zero."""
+    """Return the nearest integers, of two the one farther from zero."""
     return Numbers(op, x).rounded().value
 
 
-# -- fake quantisation -----------------------------------------------------------------------------
+# -- fake quantization -----------------------------------------------------------------------------
 
 
 def faked(
     op: Context, x: Value, low: Numbers, high: Numbers, num_bits: int, narrow_range: bool
 ) -> Value:
-    """Return numbers as they are after quantisation and back; zero is kept."""
+    """Return numbers as they are after quantization and back; zero is kept."""
     first, last = float(narrow_range), float((1 << num_bits) - 1)
     scale = (high - low) / (last - first)
     zero = (first - low / scale).rounded()
@@ -58,7 +58,7 @@ def fake_quant_args(
     op: Context, inputs: Value, /, *, min: float = -6.0, max: float = 6.0, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantisation between two bounds, and back."""
+    """Numbers as they are after quantization between two bounds, and back."""
     return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
 
 
@@ -67,11 +67,11 @@ def fake_quant_vars(
     op: Context, inputs: Value, min: Value, max: Value, /, *, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantisation between bounds, by channel or not, and back."""
+    """Numbers as they are after quantization between bounds, by channel or not, and back."""
     return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
 
 
-# -- quantised and back ----------------------------------------------------------------------------
+# -- quantized and back ----------------------------------------------------------------------------
 
 
 def _by_axis(op: Context, bound: Value, x: Value, axis: int) -> Value:
@@ -130,7 +130,7 @@ def quantize_and_dequantize(
     op: Context, input: Value, /, *, signed_input: bool = True, num_bits: int = 8,
     range_given: bool = False, input_min: float = 0.0, input_max: float = 0.0,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantisation, and back; the bounds are attributes."""
+    """Numbers as they are after quantization, and back; the bounds are attributes."""
     bounds = None
     if range_given:
         bounds = (op.constant(input_min, input.dtype), op.constant(input_max, input.dtype))
@@ -146,7 +146,7 @@ def quantize_and_dequantize_v2(
     signed_input: bool = True, num_bits: int = 8, range_given: bool = False,
     round_mode: str = "HALF_TO_EVEN", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantisation, and back."""
+    """Numbers as they are after quantization, and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=num_bits, round_mode=round_mode, narrow_range=narrow_range, axis=axis,
@@ -159,7 +159,7 @@ def quantize_and_dequantize_v3(
     signed_input: bool = True, range_given: bool = True, narrow_range: bool = False,
     axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantisation to a given number of bits, and back."""
+    """Numbers as they are after quantization to a given number of bits, and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=op.int(num_bits, "a number of bits"), round_mode="HALF_TO_EVEN",
@@ -167,7 +167,7 @@ def quantize_and_dequantize_v3(
     )  # fmt: skip
 
 
-# -- quantised -------------------------------------------------------------------------------------
+# -- quantized -------------------------------------------------------------------------------------
 
 
 def limits(dtype: str) -> tuple[int, int]:

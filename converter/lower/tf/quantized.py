@@ -1,4 +1,4 @@
-"""Ops in quantised integers, as old mobile graphs hold them (quantize_graph).
+"""Ops in quantized integers, as old mobile graphs hold them (quantize_graph).
 
 A tensor of integers goes with the two numbers that the least and the largest integer stand for.
 Products are of integers less what stands for zero, in 32 bits; what comes of them is brought back

@@ -202,7 +202,7 @@ class _Replacement:
         return op.elementwise("Min", low, steps)
 
     def _covers(self, limit: Value, steps: Dim) -> bool:
-        """Tell whether a limit is no less than the number of steps, or of those that count."""
+        """Return whether a limit is no less than the number of steps, or of those that count."""
         known = stacks.size_of(self._op, limit)
         if known is not None and (known == steps or _no_less(known, steps)):
             return True
@@ -227,7 +227,7 @@ class _Replacement:
         return node.op_type == "ReduceMax" and self._lengths == inside[0].name
 
     def _says(self, limit: str) -> bool:
-        """Tell whether a number is the size of the axis of steps, of whatever size."""
+        """Return whether a number is the size of the axis of steps, of whatever size."""
         found = self._sizes(limit)
         axes = {self._origin(s[1]) for s in self._reader.symbols.values() if s[0] == "step"}
         return len(found) == 1 and axes == {found[0]}
@@ -319,7 +319,7 @@ class _Replacement:
 
 
 def is_zero(op: Context, value: Value) -> bool:
-    """Tell whether a value is zeros of whatever shape."""
+    """Return whether a value is zeros of whatever shape."""
     found = op.static(value)
     if found is not None:
         return found.dtype.kind in "fiu" and not found.any()
@@ -337,6 +337,6 @@ def _no_less(a: Dim, b: Dim) -> bool:
 
 
 def _is_next(before: Term, term: Term) -> bool:
-    """Tell whether a term's columns are behind another's."""
+    """Return whether a term's columns are behind another's."""
     same = (before.matrix, before.rows) == (term.matrix, term.rows)
     return same and before.columns[1] == term.columns[0]

@@ -137,7 +137,7 @@ def _rnn(after: Sequence[Symbol], number: int) -> Cell | None:
 
 
 def _is_recurrent(gate: Linear, cell: Cell) -> bool:
-    """Tell whether a gate is a product of the input and one of the state."""
+    """Return whether a gate is a product of the input and one of the state."""
     own = ("state", cell.states[0])
     return len(gate.terms) == 2 and sum(t.source == own for t in gate.terms) == 1
 

@@ -52,7 +52,7 @@ def find_counters(
 
 
 def is_round(op: Context, index: Value, counters: set[str]) -> bool:
-    """Tell whether an index is the number of the round."""
+    """Return whether an index is the number of the round."""
     name = index.name
     while name not in counters:
         node = _producer(op.graph, name)

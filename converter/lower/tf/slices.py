@@ -119,7 +119,7 @@ def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
 
 
 def _may_be_before(size: Dim, cut: Cut) -> bool:
-    """Tell whether a cut backwards may start before an axis: there ONNX would still take one."""
+    """Return whether a cut backwards may start before an axis: there ONNX would still take one."""
     if isinstance(cut.step, int) and cut.step > 0:
         return False
     if isinstance(cut.start, Value):

@@ -306,7 +306,7 @@ def gathered(op: Context, stack: Stack, indices: Value, element: Shape | None) -
 
 
 def is_range(op: Context, indices: Value, count: Dim, limit: Value | None = None) -> bool:
-    """Tell whether indices are all numbers from zero up to a size."""
+    """Return whether indices are all numbers from zero up to a size."""
     known = op.static(indices)
     if known is not None:
         return isinstance(count, int) and known.tolist() == list(range(count))

@@ -45,7 +45,7 @@ class State:
         self._assets = bundle.assets
         self._keys = _by_key(bundle)
         self._weights = bundle.weights
-        # Bytes of texts -> both weights that these are.
+        # Bytes of strings -> both weights that these are.
         self._texts = {e.parts["bytes"]: e for e in bundle.encodings.values() if e.kind == "string"}
         self._others: dict[str, Tensor] = {
             tensor.origin: tensor

@@ -1,4 +1,4 @@
-"""Texts, as far as ONNX's operators reach: opset 18 has hardly any, 20 joins, splits and matches.
+"""Strings, as far as ONNX's operators reach: opset 18 has hardly any, 20 joins, splits and matches.
 
 What is computed of constants alone is computed while lowering.
 """
@@ -27,7 +27,7 @@ NEWER = 20  # the opset that has StringConcat, StringSplit and RegexFullMatch
 
 
 def _newer(op: Context, what: str) -> None:
-    """Raise where the opset has no operators for texts.
+    """Raise where the opset has no operators for strings.
 
     Raises:
         Unsupported: It has none.
@@ -41,7 +41,7 @@ def _bytes(array: np.ndarray) -> list[bytes]:
 
 
 def _folded(op: Context, x: Value, function: Callable[[bytes], bytes]) -> Value | None:
-    """Return a function of texts that are constants, None for others."""
+    """Return a function of strings that are constants, None for others."""
     known = op.static(x)
     if known is None:
         return None
@@ -80,13 +80,13 @@ def as_string(
 
 @tf_op("StringToNumber")
 def string_to_number(op: Context, string_tensor: Value, /, *, node: Node) -> Value:
-    """Texts as numbers."""
+    """Strings as numbers."""
     return op.cast(string_tensor, node.attribute("out_type", "float32"))
 
 
 @tf_op("StringToHashBucketFast")
 def hash_bucket_fast(op: Session, input: Value, /, *, num_buckets: int) -> Value:
-    """The bucket of each text; of texts that are an input, their fingerprints are, instead."""
+    """The bucket of each text; of strings that are an input, their fingerprints are, instead."""
     if num_buckets == 1:
         return hash_bucket(op, input, num_buckets=1)
     known = op.static(input)
@@ -154,7 +154,7 @@ def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = ""
 
 @tf_op("StringStrip")
 def string_strip(op: Context, input: Value, /) -> Value:
-    """Texts without white space at their ends."""
+    """Strings without white space at their ends."""
     found = _folded(op, input, bytes.strip)
     if found is None:
         raise Unsupported("white space of texts that are no constants")
@@ -163,7 +163,7 @@ def string_strip(op: Context, input: Value, /) -> Value:
 
 @tf_op("StringLength")
 def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
-    """How many bytes or letters texts have."""
+    """How many bytes or letters strings have."""
     known = op.static(input)
     if known is None:
         raise Unsupported("the length of texts that are no constants")
@@ -199,7 +199,7 @@ def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = 
 
 @tf_op("StringJoin")
 def string_join(op: Context, *inputs: Value, separator: str = "") -> Value:
-    """Texts one after another, element by element."""
+    """Strings one after another, element by element."""
     known = [op.static(v) for v in inputs]
     arrays = [a for a in known if a is not None]
     if len(arrays) == len(inputs):
@@ -223,7 +223,7 @@ def reduce_join(
     op: Context, inputs: Value, reduction_indices: Value, /, *,
     keep_dims: bool = False, separator: str = "",
 ) -> Value:  # fmt: skip
-    """Texts one after another along axes, the first that is named changing the fastest."""
+    """Strings one after another along axes, the first that is named changing the fastest."""
     axes = [inputs.axis(a) for a in op.ints(reduction_indices, "axes")]
     if not axes:
         return inputs
@@ -252,7 +252,7 @@ def reduce_join(
 
 
 def _not_empty(op: Context, x: Value) -> Value:
-    """Return which texts have a letter: opset 18 compares no texts, but looks them up."""
+    """Return which strings have a letter: opset 18 compares no strings, but looks them up."""
     attributes: dict[str, Attribute] = {
         "keys_strings": [""], "values_int64s": [0], "default_int64": 1,
     }  # fmt: skip
@@ -267,11 +267,11 @@ def _split(
     op: Context, input: Value, delimiter: str | None, limit: int, *,
     skipped: bool = False, of_nothing: int = 0,
 ) -> list[Value]:  # fmt: skip
-    """Split texts, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor.
+    """Split strings, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor.
 
     Args:
         op: The builder.
-        input: The texts.
+        input: The strings.
         delimiter: What they are cut at, or None for white space.
         limit: How often, or -1.
         skipped: Whether parts without a letter are left out.
@@ -308,14 +308,14 @@ def _split(
         columns = op.emit("GatherND", seen, found, dtype="int64", shape=(None,))
         columns = op.sub(op.unsqueeze(columns, [1]), op.constant(1, "int64"))
         places = op.concat([op.slice(found, [1], [0], [1]), columns], 1)
-    some = op.concat([op.constant([0], "int64"), lengths], 0)  # there may be no texts
+    some = op.concat([op.constant([0], "int64"), lengths], 0)  # there may be no strings
     longest = op.reduce("ReduceMax", some, [0], keepdims=True)
     return [places, values, op.concat([op.size(input, 0), longest], 0)]
 
 
 @tf_op("StringSplitV2", outputs=("indices", "values", "shape"))
 def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int = -1) -> list[Value]:
-    """Texts cut at a separator, or at white space: a sparse tensor of parts."""
+    """Strings cut at a separator, or at white space: a sparse tensor of parts."""
     _newer(op, "splitting texts")
     found = op.static(sep)
     if found is None:
@@ -330,7 +330,7 @@ def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int =
 def string_split(
     op: Context, input: Value, delimiter: Value, /, *, skip_empty: bool = True
 ) -> list[Value]:
-    """Texts cut at a letter: a sparse tensor of parts."""
+    """Strings cut at a letter: a sparse tensor of parts."""
     _newer(op, "splitting texts")
     found = op.static(delimiter)
     if found is None or len(str(found.reshape(-1)[0])) != 1:
@@ -343,14 +343,14 @@ def string_split(
 
 @tf_op("StaticRegexFullMatch")
 def static_full_match(op: Context, input: Value, /, *, pattern: str) -> Value:
-    """Whether texts match a pattern as a whole."""
+    """Whether strings match a pattern as a whole."""
     _newer(op, "matching texts")
     return op.unary("RegexFullMatch", input, dtype="bool", pattern=pattern)
 
 
 @tf_op("RegexFullMatch")
 def full_match(op: Context, input: Value, pattern: Value, /) -> Value:
-    """Whether texts match a pattern as a whole."""
+    """Whether strings match a pattern as a whole."""
     found = op.static(pattern)
     if found is None:
         raise Unsupported("a pattern that is computed")
@@ -364,7 +364,7 @@ PLAIN = re.compile(r"[\w \-/:,;%@=!<>&'\"~`]*", re.ASCII)
 def static_replace(
     op: Context, input: Value, /, *, pattern: str, rewrite: str, replace_global: bool = True
 ) -> Value:
-    """Texts with what matches a pattern replaced."""
+    """Strings with what matches a pattern replaced."""
     if not PLAIN.fullmatch(pattern) or "\\" in rewrite or not pattern:
         raise Unsupported(f"the pattern {pattern!r}, replaced")
     found = _folded(
@@ -380,7 +380,7 @@ def static_replace(
 def regex_replace(
     op: Context, input: Value, pattern: Value, rewrite: Value, /, *, replace_global: bool = True
 ) -> Value:
-    """Texts with what matches a pattern replaced."""
+    """Strings with what matches a pattern replaced."""
     known = [op.static(v) for v in (pattern, rewrite)]
     if known[0] is None or known[1] is None:
         raise Unsupported("a pattern that is computed")

@@ -73,7 +73,7 @@ def tf_op(
     Args:
         names: Of the ops.
         outputs: Names of the op's outputs, where there are several.
-        any_input: Whether it takes what is no tensor; else such an input is a gap.
+        any_input: Whether it takes what is no tensor; else such an input is not supported.
 
     A handler that has the keyword ``node`` is given the node: for attributes that say types.
 

@@ -274,7 +274,7 @@ def _numbers(shape: Shape) -> list[int]:
 
 
 def _are_rows(keys: np.ndarray) -> bool:
-    """Tell whether keys are the numbers from zero on, and many."""
+    """Return whether keys are the numbers from zero on, and many."""
     return (
         keys.dtype.kind in "iu"
         and len(keys) >= DENSE

@@ -125,7 +125,7 @@ def _said(body: Body, node: Node, number: int) -> int | None:
 
 
 def _passes(body: Body, node: Node, number: int) -> bool:
-    """Tell whether a node's result has as many axes as this input: others are small constants."""
+    """Return whether a node's result has as many axes as this input: others are small constants."""
     return all(
         i == number or (len(_constant_shape(body, port) or (0, 0)) < 2)
         for i, port in enumerate(node.inputs)
@@ -243,7 +243,7 @@ HANDLERS: dict[str, Callable[..., ProgramValue]] = {
 
 
 def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
-    """Tell whether axes are all those of a tensor: what Range(0, Rank(x), 1) yields."""
+    """Return whether axes are all those of a tensor: what Range(0, Rank(x), 1) yields."""
     made = {name: node for node in op.graph.nodes for name in node.outputs}
     node = made.get(axes.name)
     while node is not None and node.op_type in ("Cast", "Identity"):

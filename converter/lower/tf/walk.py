@@ -210,7 +210,7 @@ class Walker:
         return order
 
     def has_effects(self, node: Node) -> bool:
-        """Tell whether a node changes state, or calls what does."""
+        """Return whether a node changes state, or calls what does."""
         if node.op in EFFECTS:
             return True
         called = [node.op] if node.op in self.library else named_functions(node)
@@ -477,7 +477,7 @@ def _any_unranked(things: Sequence[ProgramValue]) -> bool:
 
 
 def _has_complex(node: Node, inputs: Sequence[ProgramValue]) -> bool:
-    """Tell whether a node is given complex numbers, or is some."""
+    """Return whether a node is given complex numbers, or is some."""
     for thing in inputs:
         if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):
             return True

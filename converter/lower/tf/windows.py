@@ -83,7 +83,7 @@ class Windows:
 
 
 def is_first(data_format: str) -> bool:
-    """Tell whether channels stand before the spatial axes.
+    """Return whether channels stand before the spatial axes.
 
     Raises:
         Unsupported: They are cut in pieces of four, as on some devices.

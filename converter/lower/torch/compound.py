@@ -1,7 +1,7 @@
-"""Tensors of a program that are several in the graph: complex ones, and quantised ones.
+"""Tensors of a program that are several in the graph: complex ones, and quantized ones.
 
 A compound stands where a program's tensor stands, and has its shape and dtype; a node that is given
-one is a gap. So only what knows of them computes with them.
+one is not supported. So only what knows of them computes with them.
 """
 
 from collections.abc import Callable

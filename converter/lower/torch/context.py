@@ -71,7 +71,7 @@ class Context(Builder):
         """Add a node as `Builder.node` does.
 
         Raises:
-            Unsupported: No kernel takes the dtypes, or an input is complex or quantised.
+            Unsupported: No kernel takes the dtypes, or an input is complex or quantized.
         """
         if any(isinstance(v, Compound) for v in inputs):
             raise Unsupported(OF_COMPOUNDS)
@@ -153,7 +153,7 @@ class Context(Builder):
         return self.measured(x, axis)
 
     def is_known(self, name: str) -> bool:
-        """Tell whether everything that a size is made of is known."""
+        """Return whether everything that a size is made of is known."""
         return all(atom in self._atoms for names in dims.terms(name) for atom in names)
 
     def vector(self, dims: Sequence[Dim]) -> Value:
@@ -332,7 +332,7 @@ class Context(Builder):
         """Return a value that stands in the graph with its axes in this order.
 
         Raises:
-            Unsupported: It is complex or quantised: then it does not stand there.
+            Unsupported: It is complex or quantized: then it does not stand there.
         """
         if isinstance(value, Compound):
             raise Unsupported(

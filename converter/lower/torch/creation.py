@@ -144,7 +144,7 @@ def arange_step(
 
 
 def _is_short(start: Scalar, end: Scalar, step: Scalar) -> bool:
-    """Tell whether a range is of known numbers, and not too many to be stored."""
+    """Return whether a range is of known numbers, and not too many to be stored."""
     if not isinstance(start, int | float) or not isinstance(end, int | float):
         return False
     if not isinstance(step, int | float) or step == 0:

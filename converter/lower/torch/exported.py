@@ -2,7 +2,7 @@
 
 Both dialects are taken: that which torch.export gives (with ops that write in place), and the core
 ATen that ``run_decompositions`` leaves. What torch recorded of each value's dtype and shape is held
-against ours: where they differ, one of them is wrong, and that is a gap.
+against ours: where they differ, one of them is wrong, and that is not supported.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
 """
 

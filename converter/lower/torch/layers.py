@@ -104,7 +104,7 @@ def embedding(
     return call("embedding", own["weight"], x)
 
 
-# -- normalisation ---------------------------------------------------------------------------------
+# -- normalization ---------------------------------------------------------------------------------
 
 
 @layer("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")

@@ -1,7 +1,7 @@
 """Pickled modules into a graph: ``nn.Sequential`` of torch's own layers, one after another.
 
 A module's forward is code that its file does not hold. That of a Sequential is known, and so are
-those of torch's layers (`converter.lower.torch.layers`); any other class is a gap.
+those of torch's layers (`converter.lower.torch.layers`); any other class is not supported.
 """
 
 import difflib

@@ -28,7 +28,7 @@ def normalised(
     op: Context, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, eps: float,
 ) -> Value:  # fmt: skip
-    """Return a batch normalisation by known statistics, of [N, C, ...]."""
+    """Return a batch normalization by known statistics, of [N, C, ...]."""
     if mean is None or variance is None:
         raise Unsupported("a batch normalisation without statistics")
     if x.rank < 2:
@@ -79,7 +79,7 @@ def native_batch_norm_no_training(
     op: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value,
     running_var: Value, momentum: float, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalisation by learnt statistics, and two empty tensors."""
+    """Batch normalization by learnt statistics, and two empty tensors."""
     del momentum
     empty = op.constant([], "float32")
     return [normalised(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
@@ -91,7 +91,7 @@ def native_batch_norm(
     running_mean: Value | None, running_var: Value | None, training: bool, momentum: float,
     eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalisation by learnt statistics or the batch's own."""
+    """Batch normalization by learnt statistics or the batch's own."""
     del momentum
     if training:
         return [*_by_batch(op, input, weight, bias, eps)]
@@ -104,7 +104,7 @@ def native_batch_norm_no_stats(
     op: Context, input: Value, weight: Value | None, bias: Value | None, training: bool,
     momentum: float, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalisation by the batch's own statistics."""
+    """Batch normalization by the batch's own statistics."""
     del momentum, training
     return [*_by_batch(op, input, weight, bias, eps)]
 
@@ -138,7 +138,7 @@ def _centred(op: Context, x: Value, axes: Sequence[int]) -> tuple[Value, Value, 
 def _layer(
     op: Context, x: Value, shape: Ints, weight: Value | None, bias: Value | None, eps: float
 ) -> list[Value]:
-    """Return a layer normalisation, the mean, and one over the root of the variance."""
+    """Return a layer normalization, the mean, and one over the root of the variance."""
     axes = list(range(x.rank - len(shape), x.rank))
     kept = (*x.shape[: axes[0]], *[1] * len(axes))
     if weight is None:
@@ -218,7 +218,7 @@ def _rms(
 def _groups(
     op: Context, x: Value, weight: Value | None, bias: Value | None, groups: int, eps: float
 ) -> tuple[Value, Value, Value]:
-    """Return a group normalisation of [N, C, ...], the means, and 1 / the deviations."""
+    """Return a group normalization of [N, C, ...], the means, and 1 / the deviations."""
     if groups < 1 or not isinstance(x.shape[1], int) or x.shape[1] % groups:
         raise Unsupported(f"{x.shape[1]} channels in {groups} groups")
     named = op.named(x)

@@ -1,4 +1,4 @@
-"""Quantised layers: between a rounding of what they are given and one of what they yield.
+"""Quantized layers: between a rounding of what they are given and one of what they yield.
 
 torch adds integers up, and rounds their sum; the graph adds the numbers that they stand for up. The
 same integer comes out of both, or the next one where a sum lies half-way between two.
@@ -54,7 +54,7 @@ OWN: dict[str, Callable[..., Any]] = {}
 
 
 def own(*names: str) -> Callable[[F], F]:
-    """Enter what ops do with quantised tensors that is neither of these."""
+    """Enter what ops do with quantized tensors that is neither of these."""
 
     def enter(function: F) -> F:
         for name in names:
@@ -65,10 +65,10 @@ def own(*names: str) -> Callable[[F], F]:
 
 
 def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
-    """Return what an op yields, of which any argument is quantised.
+    """Return what an op yields, of which any argument is quantized.
 
     Raises:
-        Unsupported: We do not have it for quantised tensors.
+        Unsupported: We do not have it for quantized tensors.
     """
     base = row.name.partition(".")[0]
     if base == "quantized":
@@ -125,7 +125,7 @@ def quantize_by_tensors(
 @own("dequantize")
 @aten("dequantize.self", "dequantize.tensor")
 def dequantize(op: Context, self: Value) -> Value:
-    """The numbers that a quantised tensor stands for."""
+    """The numbers that a quantized tensor stands for."""
     del op
     return numbers(self)
 
@@ -133,7 +133,7 @@ def dequantize(op: Context, self: Value) -> Value:
 @own("int_repr")
 @aten("int_repr")
 def int_repr(op: Context, self: Value) -> Value:
-    """The integers of a quantised tensor."""
+    """The integers of a quantized tensor."""
     if not isinstance(self, Quantised):
         raise Unsupported("integers of what is not quantised")
     return integers(op, self)
@@ -142,7 +142,7 @@ def int_repr(op: Context, self: Value) -> Value:
 @own("q_scale")
 @aten("q_scale")
 def q_scale(op: Context, self: Value) -> float:
-    """The distance between two numbers of a quantised tensor."""
+    """The distance between two numbers of a quantized tensor."""
     del op
     if not isinstance(self, Quantised) or not self.scale:
         raise Unsupported("the scale of what has none, or several")
@@ -152,7 +152,7 @@ def q_scale(op: Context, self: Value) -> float:
 @own("q_zero_point")
 @aten("q_zero_point")
 def q_zero_point(op: Context, self: Value) -> int:
-    """The integer that stands for zero in a quantised tensor."""
+    """The integer that stands for zero in a quantized tensor."""
     del op
     if not isinstance(self, Quantised) or not self.scale:
         raise Unsupported("the zero of what has none, or several")
@@ -195,7 +195,7 @@ def _packed(value: ProgramValue) -> Packed:
 def quantised_linear(
     op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantised product with weights; with `relu`, what is above zero of it."""
+    """A quantized product with weights; with `relu`, what is above zero of it."""
     packed = _packed(weights)
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
     if rectified:
@@ -230,7 +230,7 @@ def convolution(
     rank: int,
     rectified: bool,
 ) -> Value:
-    """A quantised convolution; with `relu`, what is above zero of it."""
+    """A quantized convolution; with `relu`, what is above zero of it."""
     made = _convolved(op, qx, _packed(packed_weight), rank)
     if rectified:
         made = activations.relu(op, made)
@@ -239,14 +239,14 @@ def convolution(
 
 @aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
 def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Packed:
-    """Weights as a quantised product takes them."""
+    """Weights as a quantized product takes them."""
     del op
     return Packed(weight, bias)
 
 
 @aten("quantized.linear_unpack", "quantized.linear_unpack_fp16")
 def linear_unpack(op: Context, weights: ProgramValue) -> list[ProgramValue]:
-    """The weights of a quantised product, and its bias."""
+    """The weights of a quantized product, and its bias."""
     del op
     packed = _packed(weights)
     return [packed.weight, packed.bias]
@@ -295,7 +295,7 @@ def combine(
     op: Context, qa: Value, qb: Value, scale: float, zero_point: int, *, op_type: str,
     rectified: bool,
 ) -> Value:  # fmt: skip
-    """Two quantised tensors, element by element; with `relu`, what is above zero."""
+    """Two quantized tensors, element by element; with `relu`, what is above zero."""
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
     if rectified:
         made = activations.relu(op, made)
@@ -304,7 +304,7 @@ def combine(
 
 @aten("quantized.mul_scalar", "quantized.mul.Scalar")
 def mul_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantised tensor times a number: the same integers, at other distances."""
+    """A quantized tensor times a number: the same integers, at other distances."""
     if not isinstance(qa, Quantised) or not b > 0:
         raise Unsupported(f"a quantised tensor times {b!r:.40}")
     real = op.mul(qa.real, float(b))
@@ -313,7 +313,7 @@ def mul_scalar(op: Context, qa: Value, b: float) -> Value:
 
 @aten("quantized.add_scalar", "quantized.add.Scalar")
 def add_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantised tensor and a number: the same integers, about another zero."""
+    """A quantized tensor and a number: the same integers, about another zero."""
     if not isinstance(qa, Quantised) or not qa.scale:
         raise Unsupported(f"a quantised tensor and {b!r:.40}")
     steps = round(b / qa.scale)
@@ -328,7 +328,7 @@ def add_scalar(op: Context, qa: Value, b: float) -> Value:
 def cat(
     op: Context, qx: Tensors, dim: int, scale: float | None = None, zero_point: int | None = None
 ) -> Value:
-    """Quantised tensors one after another."""
+    """Quantized tensors one after another."""
     first = qx[0]
     if not isinstance(first, Quantised):
         raise Unsupported("tensors that are not quantised")
@@ -351,7 +351,7 @@ def activation(
     op: Context, qx: Value, output_scale: float, output_zero_point: int, *,
     function: Callable[[Context, Value], Value],
 ) -> Value:  # fmt: skip
-    """An activation of a quantised tensor."""
+    """An activation of a quantized tensor."""
     return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
 
 
@@ -360,7 +360,7 @@ def leaky_relu(
     op: Context, qx: Value, negative_slope: float, inplace: bool, output_scale: float,
     output_zero_point: int,
 ) -> Value:  # fmt: skip
-    """X of a quantised tensor, and a share of it below zero."""
+    """X of a quantized tensor, and a share of it below zero."""
     del inplace
     made = op.unary("LeakyRelu", numbers(qx), alpha=float(negative_slope))
     return quantised(op, made, output_scale, output_zero_point, qx.dtype)
@@ -368,7 +368,7 @@ def leaky_relu(
 
 @aten("quantized.relu6")
 def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
-    """X of a quantised tensor, between zero and six."""
+    """X of a quantized tensor, between zero and six."""
     del inplace
     if not isinstance(qx, Quantised):
         raise Unsupported("a tensor that is not quantised")
@@ -394,7 +394,7 @@ def normalization(
     op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
     eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantised normalisation of channels; with `relu`, what is above zero of it."""
+    """A quantized normalization of channels; with `relu`, what is above zero of it."""
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
@@ -435,7 +435,7 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
 
 
 def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
-    """Return a product of numbers that are rounded as they come with quantised weights."""
+    """Return a product of numbers that are rounded as they come with quantized weights."""
     if not isinstance(packed.weight, Quantised):
         return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
     return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
@@ -448,7 +448,7 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
 def dynamic_linear_of_packed(
     op: Context, x: Value, weights: ProgramValue, reduce_range: bool = False, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A product with quantised weights; with `relu`, what is above zero of it."""
+    """A product with quantized weights; with `relu`, what is above zero of it."""
     made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
     return activations.relu(op, made) if rectified else made
 

@@ -1,4 +1,4 @@
-"""Quantised tensors: integers that stand for numbers at equal distances.
+"""Quantized tensors: integers that stand for numbers at equal distances.
 
 In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantises
 becomes QuantizeLinear and DequantizeLinear, between which runtimes compute with integers. What
@@ -25,7 +25,7 @@ BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantised(Compound):
-    """A quantised tensor: its one part is the numbers that it stands for.
+    """A quantized tensor: its one part is the numbers that it stands for.
 
     Attributes:
         scale: The distance between two numbers; where each channel has its own, zero.
@@ -46,10 +46,10 @@ class Quantised(Compound):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The weights of a quantised layer.
+    """The weights of a quantized layer.
 
     Attributes:
-        weight: Quantised, or plain where only they were stored with less precision.
+        weight: Quantized, or plain where only they were stored with less precision.
         bias: Plain.
         stride: Of a convolution; empty for a product.
         padding: Likewise.
@@ -70,7 +70,7 @@ class Packed:
 
 
 def is_quantised(value: Any) -> bool:
-    """Return whether a value is a quantised tensor, or has one inside."""
+    """Return whether a value is a quantized tensor, or has one inside."""
     if isinstance(value, list | tuple):
         return any(is_quantised(one) for one in value)
     return isinstance(value, Quantised)
@@ -82,7 +82,7 @@ def numbers(x: Value) -> Value:
 
 
 def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
-    """Return numbers that are at these distances already as a quantised tensor."""
+    """Return numbers that are at these distances already as a quantized tensor."""
     order = identity(real.rank)
     return Quantised(
         "a quantised tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
@@ -90,7 +90,7 @@ def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quanti
 
 
 def integers(op: Context, x: Quantised) -> Value:
-    """Return the integers of a quantised tensor."""
+    """Return the integers of a quantized tensor."""
     if not x.scale:
         raise Unsupported("integers of a tensor with a scale for each channel")
     return _quantise(op, x.real, x.scale, x.zero_point, x.dtype)
@@ -117,7 +117,7 @@ def quantised(op: Context, x: Value, scale: float, zero_point: int, dtype: str) 
 
 
 def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
-    """Return a quantised tensor of the bundle.
+    """Return a quantized tensor of the bundle.
 
     Args:
         op: Builder.

@@ -65,7 +65,7 @@ class Row(OpRow):
         return found
 
     def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, exactly: bool) -> bool:
-        """Tell whether arguments are of the kinds that this overload takes.
+        """Return whether arguments are of the kinds that this overload takes.
 
         Args:
             args: Positional ones.

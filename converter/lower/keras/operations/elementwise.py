@@ -233,7 +233,7 @@ def mod(op: Builder, a: Value, b: Value) -> Value:
 
 
 def floor_divide(op: Builder, a: Value, b: Value) -> Value:
-    """The largest whole number not above a / b."""
+    """The largest integer not above a / b."""
     if a.is_float:
         return op.unary("Floor", op.div(a, b))
     return op.div(op.sub(a, op.elementwise("Mod", a, b)), b)

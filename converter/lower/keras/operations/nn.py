@@ -1,4 +1,4 @@
-"""Operations of neural networks: activations, convolution, pooling, normalisation, attention.
+"""Operations of neural networks: activations, convolution, pooling, normalization, attention.
 
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/nn.py
 """
@@ -306,7 +306,7 @@ def fold(
     )  # fmt: skip
 
 
-# -- normalisation ---------------------------------------------------------------------------------
+# -- normalization ---------------------------------------------------------------------------------
 
 
 @operation(OPERATIONS, "BatchNorm")
@@ -420,7 +420,7 @@ def dot_product_attention(
     )  # fmt: skip
 
 
-# -- quantisation ----------------------------------------------------------------------------------
+# -- quantization ----------------------------------------------------------------------------------
 
 
 @operation(OPERATIONS, "FakeQuantWithMinMaxVars")

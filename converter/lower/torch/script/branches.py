@@ -84,7 +84,7 @@ def branch(interpreter: Interpreter, condition: Value, node: ast.If) -> Result |
 
 
 def _raises(node: ast.stmt) -> bool:
-    """Tell whether a statement is one that raises, as the text shows."""
+    """Return whether a statement is one that raises, as the text shows."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return False
     return isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "RaiseException"

@@ -1,6 +1,6 @@
 """Walks the text of a TorchScript program from ``forward``: what is known happens while lowering.
 
-Every value of the program is a tensor (`Reference`), Python's own numbers, texts and
+Every value of the program is a tensor (`Reference`), Python's own numbers, strings and
 lists, a symbolic size, a module. Functions and methods are inlined; branches and loops that only
 known values decide are taken; the others become ONNX's (`branches`, `loops`).
 """
@@ -578,7 +578,7 @@ class ScriptInterpreter:
         return tensor_op(self, name, args, kwargs)
 
     def appended(self, items: Items, item: ProgramValue) -> bool:
-        """Tell whether a loop of the graph's takes what is appended to a list from before it."""
+        """Return whether a loop of the graph's takes what is appended to a list from before it."""
         if not self.iterations or items.depth >= self.iterations[-1].depth:
             return False
         if self.depth != self.iterations[-1].depth:

@@ -1,4 +1,4 @@
-"""Lists, dicts and texts of a TorchScript program: all of it happens while lowering.
+"""Lists, dicts and strings of a TorchScript program: all of it happens while lowering.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/runtime/register_prim_ops.cpp
 """
@@ -67,14 +67,14 @@ def _same(a: ProgramValue, b: ProgramValue) -> bool:
 
 @on_lists("eq")
 def equal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
-    """Tell whether lists, texts or devices are equal."""
+    """Return whether lists, strings or devices are equal."""
     del interpreter
     return _same(a, b)
 
 
 @on_lists("ne")
 def unequal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
-    """Tell whether lists, texts or devices are not equal."""
+    """Return whether lists, strings or devices are not equal."""
     del interpreter
     return not _same(a, b)
 
@@ -151,7 +151,7 @@ def clear(interpreter: Interpreter, items: ProgramValue) -> None:
 
 @on_lists("sort")
 def sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
-    """Sort a list of known numbers or texts."""
+    """Sort a list of known numbers or strings."""
     found = _changed(interpreter, items)
     if not all(isinstance(n, int | float | str) and not isinstance(n, Size) for n in found):
         raise Unsupported("sorting what depends on the inputs")
@@ -264,7 +264,7 @@ def repeated(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> Item
 
 @on_lists("__contains__", "contains")
 def contains(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> bool:
-    """Tell whether something is in a list, a dict or a text."""
+    """Return whether something is in a list, a dict or a text."""
     del interpreter
     if isinstance(items, dict):
         return _key(item) in items
@@ -381,7 +381,7 @@ def _spoken(value: ProgramValue) -> str:
 
 @on_lists("join")
 def join(interpreter: Interpreter, between: str, parts: ProgramValue) -> str:
-    """Texts with another one between them."""
+    """Strings with another one between them."""
     del interpreter
     found = known(parts)
     _check_length(sum(len(part) for part in found) + len(between) * len(found))

@@ -2,7 +2,7 @@
 
 Some modules keep a state, and have their attributes from what their ``__setstate__`` makes of it:
 that is walked as any function is. Objects of torch's own classes have no text: packed weights of
-quantised layers are read here.
+quantized layers are read here.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h
 """
 
@@ -24,7 +24,7 @@ from formats.torch.script_objects import PACKED, Instance
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The weights of one direction of a quantised recurrent layer.
+    """The weights of one direction of a quantized recurrent layer.
 
     Attributes:
         given: By which inputs are multiplied.

@@ -104,14 +104,14 @@ def layout(interpreter: Interpreter, x: Reference) -> int:
 
 @special("is_floating_point")
 def is_floating_point(interpreter: Interpreter, x: Reference) -> bool:
-    """Tell whether a tensor's elements are floating point numbers."""
+    """Return whether a tensor's elements are floating point numbers."""
     del interpreter
     return x.read().dtype in FLOATS
 
 
 @special("is_complex")
 def is_complex(interpreter: Interpreter, x: Reference) -> bool:
-    """Tell whether a tensor's elements are complex numbers."""
+    """Return whether a tensor's elements are complex numbers."""
     del interpreter
     return x.read().dtype in COMPLEX
 
@@ -148,14 +148,14 @@ _always(
 
 @special("prim.requires_grad", "requires_grad")
 def requires_grad(interpreter: Interpreter, x: Reference) -> bool:
-    """Tell whether a tensor is one of the module's."""
+    """Return whether a tensor is one of the module's."""
     del interpreter
     return x.read().is_constant
 
 
 @special("is_contiguous")
 def is_contiguous(interpreter: Interpreter, x: Reference, *rest: ProgramValue) -> bool:
-    """Tell whether a tensor's elements lie in order."""
+    """Return whether a tensor's elements lie in order."""
     del interpreter, rest
     return x.is_contiguous
 

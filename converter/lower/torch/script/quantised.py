@@ -1,4 +1,4 @@
-"""Quantised recurrent layers: each step rounds what it kept; what it is given is rounded before.
+"""Quantized recurrent layers: each step rounds what it kept; what it is given is rounded before.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.cpp
 """
@@ -117,7 +117,7 @@ def quantized_lstm(
     *rest: ProgramValue,
     **named: ProgramValue,
 ) -> list[Reference]:
-    """LSTM layers of quantised weights."""
+    """LSTM layers of quantized weights."""
     del named  # of what dtype the weights are, which they say
     if not isinstance(hx, list):
         raise Unsupported("packed sequences")
@@ -133,6 +133,6 @@ def quantized_gru(
     *rest: ProgramValue,
     **named: ProgramValue,
 ) -> list[Reference]:
-    """GRU layers of quantised weights."""
+    """GRU layers of quantized weights."""
     del named
     return _layers(interpreter, input, [hx], params, rest, _gru)

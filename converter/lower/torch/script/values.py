@@ -141,7 +141,7 @@ def leaves(value: ProgramValue) -> list[ProgramValue]:
 
 
 def has_tensors(value: ProgramValue) -> bool:
-    """Tell whether a tensor is in a value."""
+    """Return whether a tensor is in a value."""
     return any(isinstance(one, Reference) for one in leaves(value))
 
 
