@@ -33,15 +33,19 @@ def staging(target: Path) -> Iterator[Path]:
         StorageError: The folder of the target is missing or cannot be written.
     """
     sweep(target)
+    lock = None
     try:
-        folder, lock = directory_lock.make(_places(target))
-    except OSError as e:
-        raise StorageError.writing(target.parent, e) from e
-    try:
+        try:
+            folder, lock = directory_lock.make(_places(target))
+        except OSError as e:
+            raise StorageError.writing(target.parent, e) from e
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+        else:  # an interrupt may come when the folder is made and not locked yet
+            sweep(target)
 
 
 def sweep(target: Path) -> bool:

@@ -44,6 +44,9 @@ def make(places: Iterable[Path]) -> tuple[Path, int]:
             pass  # it is being removed
         except OSError:  # a file system without locks: the folder is not removed after a kill
             return folder, lock
+        except KeyboardInterrupt:
+            os.close(lock)
+            raise
         else:
             if _is_at(lock, folder):
                 return folder, lock
