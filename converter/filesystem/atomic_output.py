@@ -33,7 +33,7 @@ def staging(target: Path) -> Iterator[Path]:
         StorageError: The folder of the target is missing or cannot be written.
     """
     sweep(target)
-    lock = None
+    folder, lock = target, None
     try:
         try:
             folder, lock = directory_lock.make(_places(target))

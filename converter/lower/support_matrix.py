@@ -22,7 +22,7 @@ def _keras() -> Matrix:
         *LAYERS.support_matrix(),
         *OPERATIONS.support_matrix("keras.ops "),
         *TF_FUNCTIONS.support_matrix("tf "),
-        *TF_OPS.support_matrix("TensorFlow op "),
+        *(row | {"name": f"TensorFlow op {row['name']}"} for row in _tf() if row["name"] in TF_OPS),
         *activations,
     ]
 

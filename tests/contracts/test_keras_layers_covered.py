@@ -18,9 +18,10 @@ from converter.lower.keras import version_upgrades
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS, table_of
 from converter.lower.keras.weight_mapping import layers_of
+from converter.lower.tf.table import OPS
 
 FIXTURES = ROOT / "fixtures" / "keras_layers"
-TABLES = {"layer": LAYERS, "keras.ops": OPERATIONS, "tf": TF_FUNCTIONS, "TensorFlow op": TF_OPS}
+TABLES = {"layer": LAYERS, "keras.ops": OPERATIONS, "tf": TF_FUNCTIONS}
 
 # Class -> why it has no handler. An entry goes when that is no longer so.
 ABSENT = {
@@ -52,7 +53,7 @@ def proven(tmp_path_factory):
     Under ``rules`` stand the names of the rules that changed any of them.
     """
     source_of = tmp_path_factory.mktemp("rows").joinpath
-    found = {name: set() for name in (*map(id, TABLES.values()), "rules")}
+    found = {name: set() for name in (*map(id, [*TABLES.values(), TF_OPS]), "rules")}
     watched = [watch(rule, found["rules"]) for rule in version_upgrades.RULES]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(version_upgrades, "RULES", watched)
@@ -112,6 +113,13 @@ def test_every_row_of_a_table_is_proven(proven, name):
     ours = {n for n, row in TABLES[name].items() if row.module in TABLES[name].families}
     renamed = ours & version_upgrades.NAMES.keys()  # public names, of which files have the class's
     assert sorted(ours - renamed - proven[id(TABLES[name])]) == []
+
+
+def test_ops_of_tensorflow_are_rows_of_its_own_table(proven):
+    """What they compute is proven there; that a node calls them, by so many here."""
+    assert set(OPS) >= set(TF_OPS) >= proven[id(TF_OPS)]
+    assert len(proven[id(TF_OPS)]) > 130
+    assert not {"VarHandleOp", "While", "DecodeJpeg"} & set(TF_OPS)
 
 
 def test_every_rule_has_changed_a_model_of_a_row(proven):

@@ -12,7 +12,7 @@ from converter.lower.keras.lambda_backend import FLOATX
 from converter.lower.keras.lambda_tensors import function, parts
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.arithmetic import alike
+from converter.lower.keras.tensorflow_ops.operands import alike
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 

@@ -16,7 +16,7 @@ from converter.lower.keras.lambda_values import Sizes
 from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.arithmetic import axes_of
+from converter.lower.keras.tensorflow_ops.operands import known_axes
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
@@ -253,7 +253,7 @@ def reduction(
     op: Builder, x: Any, axis: Any = None, keepdims: bool = False, *, compute: Reduction
 ) -> Value:
     """A reduction over axes."""
-    return compute(op, tensor(op, x), axes_of(op, axis), bool(keepdims))
+    return compute(op, tensor(op, x), known_axes(op, axis), bool(keepdims))
 
 
 @operation(BACKEND_FUNCTIONS, "argmax")

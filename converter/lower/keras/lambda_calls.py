@@ -26,7 +26,7 @@ from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
 from converter.lower.keras.table import Masked, Roles, Row
-from converter.lower.keras.tensorflow_ops.arithmetic import BINARY, JOINED
+from converter.lower.keras.tensorflow_ops.elementwise import BINARY
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -61,7 +61,18 @@ ORDERS = {
 }
 # Functions whose numbers size nothing; and how large those may be that others are given.
 NUMBERS = frozenset(
-    (*BINARY, *JOINED, "clip", "clip_by_value", "constant", "fill", "full", "where")
+    (
+        *BINARY,
+        "div",
+        "divide",
+        "truediv",
+        "clip",
+        "clip_by_value",
+        "constant",
+        "fill",
+        "full",
+        "where",
+    )
 )
 MOST: dict[tuple[str, ...], int] = {
     ("resize",): 1 << 13,

@@ -14,7 +14,7 @@ from converter.lower.graph import Attribute
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Unsupported, operation
-from converter.lower.keras.tensorflow_ops import networks as n
+from converter.lower.keras.tensorflow_ops import images as n
 from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.pad import flipped
 from converter.lower.ops.resize import area, by_sizes, cubic_by_table, step, weighted

@@ -20,8 +20,7 @@ from converter.lower.keras.table import (
     Unsupported,
     operation,
 )
-from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
-from converter.lower.keras.tensorflow_ops.arrays import wanted
+from converter.lower.keras.tensorflow_ops.operands import alike, known_axis
 from converter.lower.ops.einsum import contract
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -111,7 +110,7 @@ def split(
     place = axis if split_dim is None else split_dim
     if not isinstance(value, Value) or sizes is None:
         raise Unsupported("split of what is no tensor")
-    size = value.shape[value.axis(axis_of(op, place))]
+    size = value.shape[value.axis(known_axis(op, place))]
     if isinstance(sizes, int) and isinstance(size, int) and (sizes < 1 or size % sizes):
         raise Unsupported(f"an axis of {size} cut in {sizes} equal parts")
     return parts(op, "split", value, sizes, place, num)
@@ -200,18 +199,13 @@ def drawn(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -
     """Return numbers that ONNX draws: others than TensorFlow's, of the same distribution."""
     if dtype not in ("float32", "float64"):
         raise Unsupported(f"random numbers of {dtype}")
-    computed, dims = wanted(op, shape)
+    like = function(op, "fill", shape, op.constant(0, dtype))
     attributes = {"dtype": element_type(dtype), **how}
-    if computed is None:
-        sizes = [n for n in dims if isinstance(n, int)]
-        if len(sizes) != len(dims) or not sizes:
-            raise Unsupported("random numbers of a shape that is not known")
-        made = op.node(
-            op_type, [], [(dtype, tuple(dims))], attributes={"shape": sizes, **attributes}
-        )
+    sizes = [n for n in like.shape if isinstance(n, int)]
+    if len(sizes) == like.rank > 0:
+        made = op.node(op_type, [], [(dtype, like.shape)], attributes=attributes | {"shape": sizes})
     else:
-        like = op.emit("ConstantOfShape", computed, dtype="float32", shape=tuple(dims))
-        made = op.node(f"{op_type}Like", [like], [(dtype, tuple(dims))], attributes=attributes)
+        made = op.node(f"{op_type}Like", [like], [(dtype, like.shape)], attributes=attributes)
     op._outermost.random[made[0].name] = op_type
     return made[0]
 

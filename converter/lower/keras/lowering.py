@@ -21,6 +21,7 @@ from converter.lower.keras import (
     wrappers,
 )
 from converter.lower.keras.behaviour_notes import since
+from converter.lower.keras.builder import KerasBuilder
 from converter.lower.keras.fold_time import folded, unfolded
 from converter.lower.keras.model import (
     Call,
@@ -76,7 +77,7 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     modules = Modules(trust, legacy=is_legacy(bundle, model))
     report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
-    walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights), modules)
+    walk = _Walk(KerasBuilder(graph, bundle.weights), owned(model, bundle.weights), modules)
     walk.run(model)
     report_unsupported(walk.findings)
     found = needed(graph)
@@ -92,7 +93,7 @@ def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Gr
     report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
     own: dict[Path, dict[str, str]] = {(model.name,): {name: name for name in bundle.weights}}
-    walk = _Walk(Builder(graph, bundle.weights), own, modules)
+    walk = _Walk(KerasBuilder(graph, bundle.weights), own, modules)
     walk.run_author(model)
     found = needed(graph)
     report_unsupported(walk.unused(found))

@@ -20,6 +20,7 @@ beside NumPy in ``tests/converter/lower/ops/test_one_meaning.py``, which needs n
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -97,6 +98,20 @@ def _operations(*families: str) -> OpTable[Row]:
     return OpTable(Row, __package__, families, is_ignored="name".__eq__)
 
 
+class OpsOfTensorFlow(Mapping[str, Row]):
+    """The rows of TensorFlow's own table, whose door is opened when one is asked for."""
+
+    def __getitem__(self, name: str) -> Row:
+        row: Row = import_module(f"{__package__}.tensorflow_rows").row_of_op(name)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in import_module("converter.lower.tf.table").OPS if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 LAYERS = OpTable(
     Row, __package__, (
     "core", "convolution", "normalization", "pooling", "activations", "merging", "reshaping",
@@ -111,9 +126,11 @@ OPERATIONS = _operations(*(f"operations.{family}" for family in (
     "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
     "signals", "linalg",
 )))  # fmt: skip
-_TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))
+_TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in (
+    "elementwise", "arrays", "indexing", "reductions", "products", "networks", "images",
+))  # fmt: skip
 TF_FUNCTIONS = _operations(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls
-TF_OPS = _operations(*_TENSORFLOW, "tensorflow_ops.nodes")  # "Mul": the op of a TensorFlowOpLayer
+TF_OPS = OpsOfTensorFlow()  # "Mul": the op of a TensorFlowOpLayer
 # What the code of a Lambda calls and no configuration names: keras.backend's functions, and those
 # of TensorFlow's that are old, make something of nothing, or take their arguments in other orders.
 _CALLED = ("lambda_tensorflow", "lambda_images")
@@ -121,7 +138,7 @@ BACKEND_FUNCTIONS = _operations("lambda_backend", "lambda_arrays", *_CALLED)
 TF_CALLED = _operations(*_CALLED)
 
 # A module begins with one of these; everything else is a layer.
-TABLES = {
+TABLES: dict[str, Mapping[str, Row]] = {
     "keras.src.ops.": OPERATIONS,
     "keras.src.activations.": OPERATIONS,
     "keras.src.quantizers.": OPERATIONS,
@@ -142,7 +159,7 @@ def row_of(module: str | None, class_name: str) -> Row | None:
     return None if is_authors(module) else table_of(module).get(class_name)
 
 
-def table_of(module: str | None) -> OpTable[Row]:
+def table_of(module: str | None) -> Mapping[str, Row]:
     """Return the table that has the classes of a module."""
     found = (table for prefix, table in TABLES.items() if (module or "").startswith(prefix))
     return next(found, LAYERS)

@@ -50,12 +50,15 @@ def setting_of_code(layer: Layer, age: Age) -> Layer | None:
 
 # In front of functions that mean the same without it.
 NAMESPACES = ("compat.v1.", "compat.v2.", "math.", "nn.", "linalg.", "__operators__.", "dtypes.")
-# Attributes that say what the inputs are anyway.
-TYPES = frozenset((
-    "Index", "N", "SrcT", "T", "TI", "Taxis", "Tblock_shape", "Tcrops", "Tdim", "Tidx", "Tindex",
-    "Tindices", "Tk", "Tlen", "Tmultiples", "Tpaddings", "Tparams", "Tperm", "Tshape", "Tshift",
-    "_class", "_cloned", "_output_shapes", "index_type", "shape",
-))  # fmt: skip
+# Attributes of nodes that say dtypes of inputs, or nothing that inference depends on.
+TYPES = frozenset(("Index", "SrcT", "DstT", "N", "_class", "_cloned", "_output_shapes"))
+TYPE_ENDINGS = ("_type", "dtype")
+
+
+def is_type(name: str) -> bool:
+    """Return whether a node's attribute of this name says no more than a dtype."""
+    of_input = name[0] == "T" and (len(name) == 1 or name[1:].islower() or name == "TI")
+    return of_input or name in TYPES or name.endswith(TYPE_ENDINGS)
 
 
 @rule
@@ -78,7 +81,7 @@ def op_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
     if layer.class_name != "TensorFlowOpLayer" or node is None:
         return None
     node = json.loads(node) if isinstance(node, str) else node
-    config = {k: attribute(v) for k, v in node.get("attr", {}).items() if k not in TYPES}
+    config = {k: attribute(v) for k, v in node.get("attr", {}).items()}
     constants = layer.config.get("constants") or {}
     calls = []
     for call in layer.calls:

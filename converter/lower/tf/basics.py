@@ -77,7 +77,8 @@ def shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
     dtype = node.attribute("out_type", "int32")
     if isinstance(input, RaggedRows):
         return op.sub(op.shape_vector(input.splits, dtype), op.constant([1], dtype))
-    found = op.walker.tensor(input.real if isinstance(input, Complex) else input)
+    given = input.real if isinstance(input, Complex) else input
+    found = given if isinstance(given, Value) else op.walker.tensor(given)
     assert isinstance(found, Value)
     return op.shape_vector(found, dtype)
 

@@ -39,6 +39,11 @@ def objects(numbers: "Sequence[Dim] | np.ndarray") -> np.ndarray:
     return made
 
 
+def follows(op: str) -> bool:
+    """Return whether the elements that an op yields are followed."""
+    return op in STRUCTURAL or op in NUMBERS or op in NAMED
+
+
 def fold(op: str, arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray | None:
     """Return what a node yields of these elements, or None where that is not followed."""
     if all(a.dtype != object for a in arrays):

@@ -389,7 +389,7 @@ def cast(op: Session, x: ProgramValue, /, *, node: Node, Truncate: bool = False)
         if wanted == "bool":
             raise Unsupported("complex numbers as booleans")
         return convert(op, x.real, wanted)
-    tensor = op.walker.tensor(x)
+    tensor = x if isinstance(x, Value) else op.walker.tensor(x)
     assert isinstance(tensor, Value)
     if wanted in ("complex64", "complex128"):
         real = op.cast(tensor, "float64" if wanted == "complex128" else "float32")

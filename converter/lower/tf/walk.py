@@ -7,18 +7,14 @@ met. Control edges matter where they lead to an assignment that a later read mus
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from converter.lower.graph import Trace
-from converter.lower.tf import branches, complexes, contents, unranked
+from converter.lower.tf import branches, complexes, unranked
 from converter.lower.tf.activation import NO_GATES, Activation, Gates
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import (
     Library,
     Node,
     Port,
-    attribute,
-    is_type,
     named_functions,
 )
 from converter.lower.tf.program_values import (
@@ -31,6 +27,7 @@ from converter.lower.tf.program_values import (
     Unranked,
     Variable,
 )
+from converter.lower.tf.rows import arguments_of, call_row
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS, Row
 from converter.lower.unsupported import Finding, Unsupported
@@ -40,8 +37,6 @@ from formats.errors import CorruptError, LimitError
 DEEPEST = 100  # calls of functions in functions
 MOST_NODES = 200_000  # that are walked, those of a function each time that it is called
 MOST_CALLS = 10_000  # of functions, conditions and rounds of loops
-MOST_OUTPUTS = 1 << 16  # of one node, or inputs
-FLOATS = 16  # elements of floating point numbers that are computed beforehand
 
 # Ops that change state.
 SCATTERED = ("Update", "Add", "Sub", "Mul", "Div", "Max", "Min")
@@ -313,46 +308,7 @@ class Walker:
         return thing
 
     def _call(self, row: Row, node: Node, inputs: Sequence[ProgramValue]) -> Any:
-        attributes = arguments_of(node, row)
-        elements = self._folded(node, inputs)
-        if elements is not None and contents.known(elements):
-            dtype = self._dtype(node, inputs, elements)
-            return self.op.constant(
-                elements.astype(dtype) if elements.dtype == object else elements
-            )
-        if row.takes_node:
-            attributes["node"] = node
-        made = row.handler(self.op, *inputs, **attributes)
-        if elements is not None and isinstance(made, Value):
-            self.op.remember(made, elements)
-        return made
-
-    def _folded(self, node: Node, inputs: Sequence[ProgramValue]) -> np.ndarray | None:
-        """Return what is known of the elements that a node yields."""
-        op = node.op
-        if not inputs or not (
-            op in contents.STRUCTURAL or op in contents.NUMBERS or op in contents.NAMED
-        ):
-            return None
-        arrays = []
-        for thing in inputs:
-            if not isinstance(thing, Value) or thing.dtype == "string":
-                return None
-            found = self.op.elements(thing)
-            if found is None or (found.dtype.kind == "f" and found.size > FLOATS):
-                return None
-            arrays.append(found)
-        known = {name: attribute(value) for name, value in node.raw.items() if name in KNOWN}
-        return contents.fold(op, arrays, known)
-
-    def _dtype(self, node: Node, inputs: Sequence[ProgramValue], elements: np.ndarray) -> Any:
-        if elements.size and all(isinstance(n, bool | np.bool_) for n in elements.flat):
-            return np.bool_
-        if node.op == "Cast":
-            return np.dtype(node.attribute("DstT"))
-        which = {"Select": 1, "SelectV2": 1, "Fill": 1}.get(node.op, 0)
-        first = inputs[which]
-        return np.dtype(first.dtype) if isinstance(first, Value) else elements.dtype
+        return call_row(self.op, row, node, inputs, arguments_of(node, row))
 
     def _trace(self, node: Node, where: str, results: Sequence[ProgramValue]) -> None:
         if node.op in ("Const", "Placeholder"):
@@ -428,12 +384,6 @@ class Walker:
         return gates.get(f"{port.node}:{port.number}", NO_GATES) | gates.get(port.node, NO_GATES)
 
 
-KNOWN = frozenset((  # attributes that matter to what elements are
-    "axis", "batch_dims", "keep_dims", "squeeze_dims", "DstT", "begin_mask", "end_mask",
-    "ellipsis_mask", "new_axis_mask", "shrink_axis_mask",
-))  # fmt: skip
-
-
 def _check_shapes(node: Node, results: Sequence[ProgramValue]) -> None:
     """Hold what was inferred against what the file records of a node's outputs, if it does.
 
@@ -482,21 +432,3 @@ def _has_complex(node: Node, inputs: Sequence[ProgramValue]) -> bool:
         if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):
             return True
     return node.op == "Const" and node.attribute("dtype") in COMPLEX
-
-
-def arguments_of(node: Node, row: Row) -> dict[str, Any]:
-    """Return a node's attributes as its handler takes them.
-
-    Raises:
-        Unsupported: It has one that the handler does not take.
-    """
-    found = {}
-    for name, proto in node.raw.items():
-        if name in row.arguments:
-            value = found[name] = attribute(proto)
-            is_count = name.startswith("num") and name != "num_buckets"  # which says how large
-            if is_count and isinstance(value, int) and value > MOST_OUTPUTS:
-                raise Unsupported(f"{name} = {value}")
-        elif not row.is_ignored(name) and not is_type(proto):
-            raise Unsupported(f"attribute {name}")
-    return found

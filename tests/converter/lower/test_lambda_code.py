@@ -11,8 +11,8 @@ import pytest
 
 import converter
 from converter import Options
-from converter.lower.builder import Builder
 from converter.lower.graph import Graph
+from converter.lower.keras.builder import KerasBuilder
 from converter.lower.keras.lambdas import lambda_
 from converter.lower.keras.lowering import lower
 from converter.lower.keras.table import Roles, Unsupported
@@ -35,7 +35,7 @@ def recorded(source, closure=None):
 def lowered(source, *arrays, setting=TODAY, **more):
     """Return the graph that a function becomes, and its outputs."""
     graph = Graph("m", 18)
-    op = Builder(graph, {})
+    op = KerasBuilder(graph, {})
     given = [
         op.input(f"x{i}", a.dtype.name, ("batch", *a.shape[1:]))
         for i, a in enumerate(arrays or (X,))
@@ -330,7 +330,7 @@ def test_functions_of_a_loop_that_are_all_the_last_one_are_said_to_be():
     source = "def outer():\n    i = 0\n    return lambda x: x * i"
     config = {"function": recorded(source, closure=[2])}
     graph = Graph("m", 18)
-    op = Builder(graph, {})
+    op = KerasBuilder(graph, {})
     x = op.input("x", "float32", ("batch", 4, 6))
     for name in ("a", "b"):
         lambda_(op, Roles(op, name, {}), x, structure=x, setting=TODAY, **config)

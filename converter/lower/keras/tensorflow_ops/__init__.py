@@ -1,7 +1,6 @@
-"""TensorFlow's own operations in functional models of tf.keras.
+"""Functions of TensorFlow's API in functional models of tf.keras and in the code of Lambdas.
 
-`arithmetic`, `arrays` and `networks` have functions of TensorFlow's API, as a TFOpLambda names
-them: without ``math.``, ``nn.``, ``linalg.`` or ``compat.v1.`` in front. `nodes` has ops, as the
-node of a TensorFlowOpLayer names them.
+They have the names that a TFOpLambda gives them, without ``math.``, ``nn.``, ``linalg.`` or
+``compat.v1.`` in front, and call the ops that TensorFlow's own functions call.
 Spec: https://www.tensorflow.org/versions/r2.16/api_docs/python/tf
 """

@@ -1,91 +1,19 @@
-"""Functions of neural networks and of images: activations, convolution, pooling, sizes."""
+"""Functions of neural networks: convolution, pooling, normalization, blocks of space."""
 
 from typing import Any
 
-import numpy as np
-
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
 from converter.lower.keras.convolution import convolve_transposed, depthwise
-from converter.lower.keras.operations import nn
-from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
-from converter.lower.ops.conv import as_given, channels_first, convolve
+from converter.lower.keras.tensorflow_ops.operands import alike, known_axes
+from converter.lower.keras.tensorflow_rows import call_op
+from converter.lower.ops.conv import convolve
 from converter.lower.ops.norm import along
-from converter.lower.ops.pad import flipped
 from converter.lower.ops.pool import pool
-from converter.lower.ops.resize import resized
-from converter.lower.ops.resize_computed import Size, of_aspect
 from converter.lower.table import Variant
 from converter.lower.values import Value
-
-# -- activations -----------------------------------------------------------------------------------
-
-# fmt: off
-ACTIVATIONS = {
-    "elu": "elu", "log_sigmoid": "log_sigmoid", "relu": "relu", "relu6": "relu6", "selu": "selu",
-    "sigmoid": "sigmoid", "softplus": "softplus", "softsign": "softsign", "tanh": "tanh",
-}
-# fmt: on
-
-
-@operation(
-    TF_FUNCTIONS,
-    *(
-        Variant(
-            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
-        )
-        for (name, function) in ACTIVATIONS.items()
-    ),
-)
-def activation(op: Builder, features: Any, *, function: str) -> Value:
-    """An activation of each element."""
-    return activations.FUNCTIONS[function](op, tensor(op, features))
-
-
-@operation(TF_FUNCTIONS, "leaky_relu")
-def leaky_relu(op: Builder, features: Any, alpha: float = 0.2) -> Value:
-    """X if x > 0 else alpha * x."""
-    return activations.leaky_relu(op, tensor(op, features), alpha)
-
-
-@operation(TF_FUNCTIONS, "gelu")
-def gelu(op: Builder, features: Any, approximate: bool = False) -> Value:
-    """X * P(X <= x) for a normal X, exactly or by tanh."""
-    return activations.gelu(op, tensor(op, features), approximate)
-
-
-@operation(TF_FUNCTIONS, "silu")
-def silu(op: Builder, features: Any, beta: Any = 1.0) -> Value:
-    """X * sigmoid(beta * x)."""
-    x, factor = alike(op, features, beta)
-    return op.mul(x, op.unary("Sigmoid", op.mul(x, factor) if beta != 1 else x))
-
-
-@operation(TF_FUNCTIONS, "crelu")
-def crelu(op: Builder, features: Any, axis: int = -1) -> Value:
-    """relu(x) and relu(-x), one after the other along an axis."""
-    x = tensor(op, features)
-    return op.concat([op.unary("Relu", x), op.unary("Relu", op.unary("Neg", x))], axis)
-
-
-@operation(
-    TF_FUNCTIONS,
-    Variant("softmax", "softmax along an axis.", op_type="Softmax"),
-    Variant("log_softmax", "log_softmax along an axis.", op_type="LogSoftmax"),
-)
-def softmax_along(
-    op: Builder, logits: Any, axis: int | None = None, *, op_type: str, dim: int | None = None,
-) -> Value:  # fmt: skip
-    """Softmax, or its logarithm, along an axis."""
-    place = dim if axis is None else axis
-    return op.softmax(tensor(op, logits), -1 if place is None else place, op_type)
-
-
-# -- convolution and pooling -----------------------------------------------------------------------
 
 
 def first(data_format: str | None) -> str:
@@ -167,7 +95,7 @@ def conv_transpose(
     """The gradient of a convolution, as an operation."""
     image, kernel = alike(op, input, filter if filters is None else filters)
     rank = image.rank - 2
-    sizes: Any = axes_of(op, output_shape) if isinstance(output_shape, Value) else output_shape
+    sizes: Any = known_axes(op, output_shape) if isinstance(output_shape, Value) else output_shape
     if sizes is not None and any(isinstance(n, Value) for n in list(sizes)[1:]):
         raise Unsupported("an output shape that is computed")
     return convolve_transposed(
@@ -234,176 +162,19 @@ def local_response_normalization(
     beta: float = 0.5,
 ) -> Value:  # fmt: skip
     """X / (bias + alpha * the sum of squares of channels around) ** beta."""
-    image = channels_first(op, tensor(op, input), None)
-    size = 2 * depth_radius + 1
-    made = op.emit(
-        "LRN", image, dtype=image.dtype, shape=image.shape, size=size, bias=float(bias),
-        alpha=float(alpha * size), beta=float(beta),
-    )  # fmt: skip
-    return as_given(op, made, None)
+    how = {"depth_radius": depth_radius, "bias": bias, "alpha": alpha, "beta": beta}
+    return call_op(op, "LRN", tensor(op, input), **how)
 
 
 @operation(TF_FUNCTIONS, "space_to_depth")
 def space_to_depth(op: Builder, input: Any, block_size: int, data_format: str = "NHWC") -> Value:
     """Blocks of space, moved into channels."""
-    return nn.blocks(op, tensor(op, input), block_size, first(data_format), to_space=False)
+    how = {"block_size": block_size, "data_format": data_format}
+    return call_op(op, "SpaceToDepth", tensor(op, input), **how)
 
 
 @operation(TF_FUNCTIONS, "depth_to_space")
 def depth_to_space(op: Builder, input: Any, block_size: int, data_format: str = "NHWC") -> Value:
     """Blocks of channels, moved into space."""
-    return nn.blocks(op, tensor(op, input), block_size, first(data_format), to_space=True)
-
-
-# -- images ----------------------------------------------------------------------------------------
-
-
-def batched(op: Builder, images: Any) -> tuple[Value, bool]:
-    """Return images with a batch, and whether it is new."""
-    value = tensor(op, images)
-    return (op.unsqueeze(value, [0]), True) if value.rank == 3 else (value, False)
-
-
-def pair(op: Builder, size: Any) -> list[Size]:
-    """Return height and width, each a number where it is known.
-
-    Raises:
-        Unsupported: These are not two.
-    """
-    found = op.array(size) if isinstance(size, Value) else None
-    if found is not None:
-        size = found.reshape(-1).tolist()
-    if isinstance(size, Value) and size.shape == (2,):
-        size = [op.gather(size, op.constant(n, "int64")) for n in (0, 1)]
-    if not isinstance(size, list | tuple) or len(size) != 2:
-        raise Unsupported("a size that is no pair")
-    arrays = [op.array(n) if isinstance(n, Value) else np.asarray(n) for n in size]
-    return [n if a is None else int(a) for n, a in zip(size, arrays, strict=True)]
-
-
-def sized(
-    op: Builder, images: Any, size: Any, method: str, *,
-    antialias: bool = False, keeps_aspect: bool = False,
-) -> Value:  # fmt: skip
-    """Return images in another size."""
-    value, single = batched(op, images)
-    sizes = pair(op, size)
-    image = channels_first(op, value, None)
-    if keeps_aspect:
-        sizes = of_aspect(op, image, sizes)
-    if method != "nearest":
-        image = op.cast(image, "float32")
-    result = as_given(op, resized(op, image, sizes, method, antialias=antialias), None)
-    return op.squeeze(result, [0]) if single else result
-
-
-@operation(TF_FUNCTIONS, "image.resize")
-def resize(
-    op: Builder, images: Any, size: Any, method: str = "bilinear",
-    preserve_aspect_ratio: bool = False, antialias: bool = False, *, align_corners: bool = False,
-) -> Value:  # fmt: skip
-    """Images in another size."""
-    if align_corners:
-        raise Unsupported("align_corners")
-    return sized(
-        op, images, size, str(method), antialias=antialias, keeps_aspect=preserve_aspect_ratio
-    )
-
-
-@operation(TF_FUNCTIONS, "image.rgb_to_grayscale")
-def rgb_to_grayscale(op: Builder, images: Any) -> Value:
-    """0.2989 * red + 0.587 * green + 0.114 * blue."""
-    value = tensor(op, images)
-    if not value.is_float:
-        raise Unsupported("images of integers")
-    return pic.rgb_to_grayscale(op, value)
-
-
-@operation(TF_FUNCTIONS, "image.grayscale_to_rgb")
-def grayscale_to_rgb(op: Builder, images: Any) -> Value:
-    """One channel three times."""
-    value = tensor(op, images)
-    return op.concat([value] * 3, -1)
-
-
-@operation(TF_FUNCTIONS, "image.flip_left_right")
-def flip_left_right(op: Builder, image: Any) -> Value:
-    """Images with their columns reversed."""
-    return flipped(op, tensor(op, image), [-2])
-
-
-@operation(TF_FUNCTIONS, "image.flip_up_down")
-def flip_up_down(op: Builder, image: Any) -> Value:
-    """Images with their rows reversed."""
-    return flipped(op, tensor(op, image), [-3])
-
-
-@operation(TF_FUNCTIONS, "image.crop_to_bounding_box")
-def crop_to_bounding_box(
-    op: Builder, image: Any, offset_height: int, offset_width: int, target_height: int,
-    target_width: int,
-) -> Value:  # fmt: skip
-    """A part of images."""
-    starts = [offset_height, offset_width]
-    ends = [offset_height + target_height, offset_width + target_width]
-    return op.slice(tensor(op, image), [-3, -2], starts, ends)
-
-
-@operation(TF_FUNCTIONS, "image.pad_to_bounding_box")
-def pad_to_bounding_box(
-    op: Builder, image: Any, offset_height: int, offset_width: int, target_height: int,
-    target_width: int,
-) -> Value:  # fmt: skip
-    """Images with zeros around them, up to a size."""
-    return pic.pad_images(
-        op, image, top_padding=offset_height, left_padding=offset_width,
-        target_height=target_height, target_width=target_width,
-    )  # fmt: skip
-
-
-@operation(TF_FUNCTIONS, "image.extract_patches")
-def extract_patches(
-    op: Builder, images: Any, sizes: Any, strides: Any, rates: Any, padding: str
-) -> Value:
-    """The patches of images, each in the channels of one place."""
-    return pic.extract_patches(
-        op, images, size=spatial(sizes, 2, None), strides=spatial(strides, 2, None),
-        dilation_rate=spatial(rates, 2, None), padding=how(padding),
-    )  # fmt: skip
-
-
-@operation(TF_FUNCTIONS, "image.per_image_standardization")
-def per_image_standardization(op: Builder, image: Any) -> Value:
-    """(x - mean) / max(standard deviation, 1 / sqrt(elements)), image by image."""
-    x = op.cast(tensor(op, image), "float32")
-    axes = [-3, -2, -1]
-    count = 1
-    for axis in axes:
-        count *= known_size(x, axis, "standardising")
-    away = op.sub(x, op.reduce("ReduceMean", x, axes, keepdims=True))
-    power = op.reduce("ReduceMean", op.mul(away, away), axes, keepdims=True)
-    least = op.constant(float(1 / np.sqrt(count)), x.dtype)
-    return op.div(away, op.elementwise("Max", op.unary("Sqrt", power), least))
-
-
-@operation(TF_FUNCTIONS, "image.adjust_brightness")
-def adjust_brightness(op: Builder, image: Any, delta: float) -> Value:
-    """X + delta."""
-    value = tensor(op, image)
-    if not value.is_float:
-        raise Unsupported("images of integers")
-    return op.add(value, delta)
-
-
-@operation(TF_FUNCTIONS, "image.convert_image_dtype")
-def convert_image_dtype(op: Builder, image: Any, dtype: str, saturate: bool = False) -> Value:
-    """Images in another dtype, scaled to its range."""
-    del saturate
-    value = tensor(op, image)
-    if value.dtype == dtype:
-        return value
-    if value.is_float and "float" in dtype:
-        return op.cast(value, dtype)
-    if not value.is_float and "float" in dtype:
-        return op.mul(op.cast(value, dtype), 1 / float(np.iinfo(value.dtype).max))
-    raise Unsupported(f"images of {value.dtype} as {dtype}")
+    how = {"block_size": block_size, "data_format": data_format}
+    return call_op(op, "DepthToSpace", tensor(op, input), **how)

@@ -7,11 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.keras.table import Unsupported
-from converter.lower.keras.tensorflow_ops.nodes import DIRECT, REDUCED
+from converter.lower.keras.tensorflow_ops.elementwise import BINARY, UNARY
+from converter.lower.keras.tensorflow_ops.reductions import OPS as REDUCTIONS
 from converter.write.keras.tensorflow_ops import arithmetic as a
 from converter.write.keras.tensorflow_ops import arrays as r
 from converter.write.keras.tensorflow_ops import networks as n
 from converter.write.keras.tensorflow_ops.builder import FUNCTIONS, KerasOps, node
+
+# Ops whose inputs are a function's arguments in their order; some ops are two functions' own.
+DIRECT = {
+    op: function
+    for function, op in {**UNARY, **BINARY}.items()
+    if op not in ("Equal", "NotEqual")
+} | {
+    "Add": "add", "Atan2": "atan2", "BroadcastTo": "broadcast_to", "ExpandDims": "expand_dims",
+    "Fill": "fill", "GatherNd": "gather_nd", "LogSoftmax": "log_softmax", "Mod": "floormod",
+    "OnesLike": "ones_like", "Pad": "pad", "Range": "range", "RealDiv": "truediv",
+    "Reshape": "reshape", "ReverseV2": "reverse", "Roll": "roll", "SelectV2": "where",
+    "Slice": "slice", "Snapshot": "identity", "Softmax": "softmax", "Tile": "tile",
+    "Transpose": "transpose", "ZerosLike": "zeros_like",
+}  # fmt: skip
 
 
 def _direct(name: str, function: str) -> None:
@@ -31,7 +46,7 @@ def _reduce(name: str, function: str) -> None:
 for _name, _function in DIRECT.items():
     if _function in FUNCTIONS:
         _direct(_name, _function)
-for _name, _function in REDUCED.items():
+for _function, _name in REDUCTIONS.items():
     _reduce(_name, _function)
 
 

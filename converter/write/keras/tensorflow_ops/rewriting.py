@@ -14,6 +14,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.lowering import input_spec, lower
 from converter.lower.keras.model import Layer, Model, Reference, references
 from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Unsupported, table_of
+from converter.lower.keras.version_upgrades_of_operations import is_type
 from converter.lower.keras.weight_mapping import Path, layers_of
 from converter.lower.values import inverse
 from converter.write.keras.tensorflow_ops import nodes
@@ -115,11 +116,13 @@ def _translate(
     if translator is None:
         raise Unsupported("which Keras 3 has no operation for")
     keywords = {key: part for key, part in call.keywords.items() if key != "name"}
+    form = signature(translator)
     if is_node:
-        keywords |= layer.config
+        taken = form.parameters
+        keywords |= {k: v for k, v in layer.config.items() if k in taken or not is_type(k)}
     builder = KerasOps(layer.name, inputs, model.layers)
     try:
-        signature(translator).bind(builder, *call.arguments, **keywords)
+        form.bind(builder, *call.arguments, **keywords)
     except TypeError as e:
         raise Unsupported(f"an argument that is not known ({e})") from e
     return builder.finish(translator(builder, *call.arguments, **keywords))
