@@ -99,9 +99,11 @@ def lower_required(
     Raises:
         ConvertError: As `graphs_of`.
     """
-    from converter.devices.savedmodel.strip_placement import strip_placement
+    alone = bundle
+    if bundle.metadata.format == "savedmodel":
+        from converter.devices.savedmodel.strip_placement import strip_placement
 
-    alone = strip_placement(bundle, artifact)
+        alone = strip_placement(bundle, artifact)
     told, graphs = graphs_of(alone, artifact, options, only_one=only_one)
     return replace(told, topology=bundle.topology), graphs
 

@@ -5,7 +5,6 @@
 
 import os
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +21,7 @@ from converter.reading import read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
 from converter.write import catalog as targets
+from converter.write.background import Background
 from converter.write.output_path import check_apart, default_output, settle_output
 from converter.write.plan import Digests
 from formats.artifact import Artifact
@@ -116,8 +116,7 @@ def steps(
         return
 
     check_target(output, force=options.overwrite)
-    with staging(output) as folder, ThreadPoolExecutor(1) as background:
-        damage = background.submit(artifact.check_checksums)
+    with staging(output) as folder, Background(artifact.check_checksums) as damage:
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(output)

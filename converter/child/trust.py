@@ -5,7 +5,6 @@ register lowerings (see `converter.lower.keras.api`) and define Keras classes an
 these are used.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -86,6 +85,8 @@ def load(module: str, path: str | None) -> ModuleType:
 
 def digest(file: Path) -> str:
     """Return the SHA-256 of a module's file; for a package, of all names and files in it."""
+    import hashlib  # which few conversions need
+
     if file.name != "__init__.py":
         return hashlib.sha256(file.read_bytes()).hexdigest()
     whole = hashlib.sha256()

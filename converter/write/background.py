@@ -6,13 +6,13 @@
 
 from collections.abc import Callable
 from threading import Thread
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Run a function beside the caller."""
+    """Run a function beside the caller; as a context, until the block ends."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         """Start it."""
@@ -26,6 +26,12 @@ class Background(Generic[T]):
             self._value = self._function()
         except BaseException as e:  # noqa: BLE001 - raised again by `result`, where someone sees it
             self._error = e
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
 
     def wait(self) -> None:
         """Wait for its end."""

@@ -19,7 +19,7 @@ def strip_placement(bundle: Bundle, artifact: Artifact) -> Bundle:
         UnsupportedError: No single device can run its signatures.
     """
     topology = bundle.topology
-    if bundle.metadata.format != "savedmodel" or topology is None:
+    if topology is None:
         return bundle
     if not bundle.metadata.distribution and not _has_partners(topology.summary):
         return bundle

@@ -1,5 +1,7 @@
 """The steps of sequences as one batch, for what does to each step the same."""
 
+from typing import Any
+
 from converter.lower.builder import Builder
 from converter.lower.values import Value, total
 
@@ -22,3 +24,24 @@ def unfolded(op: Builder, y: Value, x: Value) -> Value:
     sizes = [op.size(x, 1), *(op.size(y, axis) for axis in range(1, y.rank))]
     batch = op.constant([x.shape[0] if isinstance(x.shape[0], int) else -1], "int64")
     return op.emit("Reshape", y, op.concat([batch, *sizes], 0), dtype=y.dtype, shape=shape)
+
+
+def mask_as_given(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
+    """Return the mask of what Keras 3's TimeDistributed gives: that of its input."""
+    del op, x, inner
+    return mask
+
+
+def mask_of_steps(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
+    """Return the mask of what Keras 1's and 2's gives: what the layer makes of each step's."""
+    found = inner if isinstance(inner, Value | None) else inner[0]
+    if found is not None:
+        return unfolded(op, found, x)
+    if mask is None or mask.rank == 2:
+        return mask
+    some = op.reduce("ReduceMax", op.cast(mask, "int32"), range(2, mask.rank))
+    return op.cast(some, "bool")
+
+
+# Class -> the mask of its outputs, from input, mask, and the mask of what is inside.
+ON_STEPS = {"TimeDistributed": mask_as_given, "Keras2TimeDistributed": mask_of_steps}

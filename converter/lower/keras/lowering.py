@@ -15,14 +15,12 @@ from converter.child.trust import Trusted
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, Weight, needed
 from converter.lower.keras import (
-    quantized,  # noqa: F401 - importing it enters its rules
     version_upgrades_of_operations,  # noqa: F401 - importing it enters its rules
     version_upgrades_of_recurrent,  # noqa: F401 - importing it enters its rules
-    wrappers,
 )
 from converter.lower.keras.behaviour_notes import since
 from converter.lower.keras.builder import KerasBuilder
-from converter.lower.keras.fold_time import folded, unfolded
+from converter.lower.keras.fold_time import ON_STEPS, folded, unfolded
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -254,7 +252,7 @@ class _Walk:
         arguments = [_filled(part, made) for part in call.arguments]
         keywords = {key: _filled(part, made) for key, part in call.keywords.items()}
         given = [made[r] for r in references(call.arguments)]
-        if layer.model is not None and layer.class_name in wrappers.ON_STEPS:
+        if layer.model is not None and layer.class_name in ON_STEPS:
             return self._call_on_steps(layer, layer.model, path, given)
         if layer.model is not None:
             return self._call_inner(layer.model, path, given)
@@ -288,7 +286,7 @@ class _Walk:
         masks = [None if m.mask is None else folded(self.op, m.mask) for m in given]
         inside = [_Made(v, m) for v, m in zip(values, masks, strict=True)]
         made = self._call_inner(model, path, inside)
-        mask_after = wrappers.ON_STEPS[layer.class_name]
+        mask_after = ON_STEPS[layer.class_name]
         return [
             _Made(unfolded(self.op, m.value, x), mask_after(self.op, x, mask, m.mask)) for m in made
         ]

@@ -6,32 +6,16 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/quantizers
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import einsum_shape
-from converter.lower.keras.model import Layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
-from converter.lower.keras.version_upgrades import Age, rule
 from converter.lower.ops.einsum import contract
 from converter.lower.values import Value, total
-from formats.keras.variable_names import quantization
-
-CLASSES = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
-
-
-@rule
-def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
-    """A quantized layer is of a class of its own, which its dtype policy names."""
-    del age
-    mode = quantization(layer.config.get("dtype"))
-    if layer.class_name not in CLASSES or not mode:
-        return None
-    return replace(layer, class_name=f"{layer.class_name} {mode}")
-
 
 # -- inputs ----------------------------------------------------------------------------------------
 

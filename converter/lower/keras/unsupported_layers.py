@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from converter.lower.keras import quantized
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.table import (
     IGNORED,
@@ -27,6 +26,8 @@ CODE = {
         "output_shape_module", "own_mask", "setting",
     )
 }  # fmt: skip
+# Families whose rows are asked more about a layer; importing them takes longer than most models do.
+LAMBDAS, QUANTIZED = f"{__package__}.lambdas", f"{__package__}.quantized"
 SHOWN = 60  # characters of an argument
 
 
@@ -55,14 +56,14 @@ def find_unsupported(model: Model, modules: Modules) -> Iterator[Finding]:
             if modules.class_of(layer) is None:
                 yield _describe(layer, path)
             continue
-        why = why_not(layer.config) if row is LAYERS.get("Lambda") else None
+        why = why_not(layer.config) if row.module == LAMBDAS else None
         if why is not None:
             yield _describe(layer, path, why)
             continue
         for name in row.unknown(modules.arguments(layer)):
             yield Finding(f"Keras {layer.class_name}", "/".join(path), f"argument {name}")
         mode = quantization(layer.config.get("dtype"))
-        if mode and row.module != quantized.__name__:
+        if mode and row.module != QUANTIZED:
             reason = f"{mode} quantisation"
             yield Finding(f"Keras {layer.class_name}", "/".join(path), reason)
 

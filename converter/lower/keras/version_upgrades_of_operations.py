@@ -1,4 +1,4 @@
-"""What attention of older Keras meant otherwise, and operations that stand among layers.
+"""What attention of older Keras meant otherwise, modes of layers, and operations among layers.
 
 A `TFOpLambda` becomes a call of the function that it names, a `TensorFlowOpLayer` a call of the op
 of its node: their class name is then that function or op, and their module TensorFlow's.
@@ -13,6 +13,9 @@ from typing import Any
 from converter.lower.keras.model import Layer
 from converter.lower.keras.table import OPERATIONS
 from converter.lower.keras.version_upgrades import Age, rule
+from formats.keras.variable_names import quantization
+
+QUANTIZED = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
 
 
 @rule
@@ -21,6 +24,16 @@ def masks_of_heads(layer: Layer, age: Age) -> Layer | None:
     if layer.class_name != "MultiHeadAttention" or age.major > 2:
         return None
     return replace(layer, config={"softmax_robust_masking": False, **layer.config})
+
+
+@rule
+def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
+    """A quantized layer is of a class of its own, which its dtype policy names."""
+    del age
+    mode = quantization(layer.config.get("dtype"))
+    if layer.class_name not in QUANTIZED or not mode:
+        return None
+    return replace(layer, class_name=f"{layer.class_name} {mode}")
 
 
 @rule

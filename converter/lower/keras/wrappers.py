@@ -9,7 +9,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.cells import CELLS, Cell, flattened
-from converter.lower.keras.fold_time import folded, unfolded
+from converter.lower.keras.fold_time import folded, mask_as_given, mask_of_steps, unfolded
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.recurrent import (
     Loop,
@@ -144,27 +144,6 @@ def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
 
 
 # -- TimeDistributed -----------------------------------------------------------------------------
-
-
-def mask_as_given(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
-    """Return the mask of what Keras 3's TimeDistributed gives: that of its input."""
-    del op, x, inner
-    return mask
-
-
-def mask_of_steps(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
-    """Return the mask of what Keras 1's and 2's gives: what the layer makes of each step's."""
-    found = inner if isinstance(inner, Value | None) else inner[0]
-    if found is not None:
-        return unfolded(op, found, x)
-    if mask is None or mask.rank == 2:
-        return mask
-    some = op.reduce("ReduceMax", op.cast(mask, "int32"), range(2, mask.rank))
-    return op.cast(some, "bool")
-
-
-# Class -> the mask of its outputs, from input, mask, and the mask of what is inside.
-ON_STEPS = {"TimeDistributed": mask_as_given, "Keras2TimeDistributed": mask_of_steps}
 
 
 @keras_layer("TimeDistributed")
