@@ -7,59 +7,17 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/op
 
 from typing import Any
 
-import numpy as np
-
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Unsupported, operation
-from converter.lower.keras.tensorflow_ops import images as n
-from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.keras.tensorflow_ops.images import batched, resize_by
+from converter.lower.keras.tensorflow_ops.operands import vector
 from converter.lower.ops.pad import flipped
-from converter.lower.ops.resize import area, by_sizes, cubic_by_table, step, weighted
-from converter.lower.ops.resize_computed import Size
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
 METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers
-
-
-def by_corners(op: Builder, image: Value, sizes: list[Size], method: str, *, align: bool) -> Value:
-    """Return images, channels first, resized as TensorFlow 1 does it.
-
-    Args:
-        op: Builder.
-        image: They.
-        sizes: Height and width.
-        method: One of `METHODS`.
-        align: Whether the first and the last pixel stay where they are.
-
-    Raises:
-        Unsupported: Sizes are not known, where they would have to be.
-    """
-    if list(image.shape[2:]) == list(sizes):
-        return image
-    if method == "bilinear":
-        where = "align_corners" if align else "asymmetric"
-        how: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": where}
-        return by_sizes(op, image, sizes, how)
-    for axis, wanted in enumerate(sizes, 2):
-        size = image.shape[axis]
-        if not isinstance(size, int) or not isinstance(wanted, int):
-            raise Unsupported(f"{method} resizing by corners of images of unknown size")
-        if method == "nearest":
-            distance = step(size, wanted, by_corners=align)
-            places = np.arange(wanted, dtype=np.float32) * distance
-            rows = np.floor(places + np.float32(0.5)) if align else np.floor(places)
-            numbers = np.minimum(rows, size - 1).astype(np.int64)
-            image = op.gather(image, op.constant(numbers, "int64"), axis)
-            continue
-        make = area if method == "area" else cubic_by_table
-        more = {} if method == "area" else {"is_centred": False}
-        matrix = make(size, wanted, by_corners=align, **more).astype(np.float32)
-        image = weighted(op, image, axis, op.constant(matrix, image.dtype))
-    return image
 
 
 def _resized(
@@ -67,25 +25,20 @@ def _resized(
 ) -> Value:
     """Return images in another size; ``is_centred`` is None where nothing tells."""
     kind = METHODS[method] if isinstance(method, int) and 0 <= method < 4 else str(method)
-    value, single = n.batched(op, images)
-    sizes = n.pair(op, size)
-    factors = [
-        wanted % known == 0 if isinstance(known, int) and isinstance(wanted, int) else False
-        for known, wanted in zip(value.shape[1:3], sizes, strict=True)
-    ]
-    same = kind == "nearest" and all(factors) and not align
-    if is_centred or same:
-        if align:
-            raise Unsupported("resizing with align_corners")
-        return n.sized(op, images, size, kind)
     if is_centred is None:
-        raise Unsupported("resizing of images, which TensorFlow 1 and 2 do differently")
-    if kind not in METHODS:
-        raise Unsupported(f"interpolation {kind!r}")
-    value = value if kind == "nearest" else op.cast(value, "float32")
-    image = channels_first(op, value, None)
-    result = as_given(op, by_corners(op, image, sizes, kind, align=align), None)
-    return op.squeeze(result, [0]) if single else result
+        new = op.array(vector(op, size))
+        old = batched(op, images)[0].shape[1:3]
+        repeats = new is not None and not any(
+            not isinstance(n, int) or m % n for n, m in zip(old, new.tolist(), strict=True)
+        )
+        if kind != "nearest" or align or not repeats:
+            raise Unsupported("resizing of images, which TensorFlow 1 and 2 do differently")
+        is_centred = True  # repeated pixels are the same in both
+    if not is_centred:
+        return resize_by(op, kind, images, size, align_corners=align)
+    if align:
+        raise Unsupported("resizing with align_corners")
+    return function(op, "image.resize", images, size, kind)
 
 
 def _is_centred(tensorflow: int | None) -> bool | None:

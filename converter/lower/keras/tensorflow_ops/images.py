@@ -8,12 +8,22 @@ from converter.lower.builder import Builder
 from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
+from converter.lower.keras.tensorflow_ops.arrays import shape_of
 from converter.lower.keras.tensorflow_ops.networks import how, spatial
-from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.keras.tensorflow_ops.operands import known_elements, vector
+from converter.lower.keras.tensorflow_rows import call_op
+from converter.lower.ops.conv import channels_first
 from converter.lower.ops.pad import flipped
-from converter.lower.ops.resize import resized
-from converter.lower.ops.resize_computed import Size, of_aspect
+from converter.lower.ops.resize_computed import of_aspect
 from converter.lower.values import Value
+
+# fmt: off
+RESIZING = {
+    "area": "ResizeArea", "bicubic": "ResizeBicubic", "bilinear": "ResizeBilinear",
+    "nearest": "ResizeNearestNeighbor",
+}
+KERNELS = {"bicubic": "keyscubic", "bilinear": "triangle"}  # of methods that are also ops
+# fmt: on
 
 
 def batched(op: Builder, images: Any) -> tuple[Value, bool]:
@@ -22,37 +32,30 @@ def batched(op: Builder, images: Any) -> tuple[Value, bool]:
     return (op.unsqueeze(value, [0]), True) if value.rank == 3 else (value, False)
 
 
-def pair(op: Builder, size: Any) -> list[Size]:
-    """Return height and width, each a number where it is known.
+def resize_by(op: Builder, method: str, images: Any, size: Any, **how: bool) -> Value:
+    """Return images in another size, by the op of a method.
 
     Raises:
-        Unsupported: These are not two.
+        Unsupported: There is no such method.
     """
-    found = op.array(size) if isinstance(size, Value) else None
-    if found is not None:
-        size = found.reshape(-1).tolist()
-    if isinstance(size, Value) and size.shape == (2,):
-        size = [op.gather(size, op.constant(n, "int64")) for n in (0, 1)]
-    if not isinstance(size, list | tuple) or len(size) != 2:
-        raise Unsupported("a size that is no pair")
-    arrays = [op.array(n) if isinstance(n, Value) else np.asarray(n) for n in size]
-    return [n if a is None else int(a) for n, a in zip(size, arrays, strict=True)]
+    if method not in RESIZING:
+        raise Unsupported(f"interpolation {method!r}")
+    value, is_single = batched(op, images)
+    result = call_op(op, RESIZING[method], value, vector(op, size), **how)
+    return op.squeeze(result, [0]) if is_single else result
 
 
-def sized(
-    op: Builder, images: Any, size: Any, method: str, *,
-    antialias: bool = False, keeps_aspect: bool = False,
-) -> Value:  # fmt: skip
-    """Return images in another size."""
-    value, single = batched(op, images)
-    sizes = pair(op, size)
-    image = channels_first(op, value, None)
-    if keeps_aspect:
-        sizes = of_aspect(op, image, sizes)
-    if method != "nearest":
-        image = op.cast(image, "float32")
-    result = as_given(op, resized(op, image, sizes, method, antialias=antialias), None)
-    return op.squeeze(result, [0]) if single else result
+def resize_by_kernel(op: Builder, kernel: str, images: Any, size: Any, *, antialias: bool) -> Value:
+    """Return images in another size, each pixel a sum of those around, weighted by a kernel."""
+    value, is_single = batched(op, images)
+    sizes = vector(op, size)
+    old = call_op(op, "Slice", shape_of(op, value), op.constant([1]), op.constant([2]))
+    scale = call_op(op, "RealDiv", *(call_op(op, "Cast", n, DstT="float32") for n in (sizes, old)))
+    result = call_op(
+        op, "ScaleAndTranslate", value, sizes, scale, op.constant([0, 0], "float32"),
+        kernel_type=kernel, antialias=antialias,
+    )  # fmt: skip
+    return op.squeeze(result, [0]) if is_single else result
 
 
 @operation(TF_FUNCTIONS, "image.resize")
@@ -63,9 +66,14 @@ def resize(
     """Images in another size."""
     if align_corners:
         raise Unsupported("align_corners")
-    return sized(
-        op, images, size, str(method), antialias=antialias, keeps_aspect=preserve_aspect_ratio
-    )
+    if preserve_aspect_ratio:
+        image = channels_first(op, batched(op, images)[0], None)
+        size = of_aspect(op, image, known_elements(op, vector(op, size)))
+    if method not in RESIZING or (antialias and method in KERNELS):
+        kernel = KERNELS.get(method, method)
+        return resize_by_kernel(op, kernel, images, size, antialias=antialias)
+    centred = {} if method == "area" else {"half_pixel_centers": True}
+    return resize_by(op, method, images, size, **centred)
 
 
 @operation(TF_FUNCTIONS, "image.rgb_to_grayscale")

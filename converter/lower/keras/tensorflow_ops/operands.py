@@ -6,7 +6,7 @@ TensorFlow promotes nothing: a number or a list takes the dtype of the tensor it
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.operations.operands import Axes, flat, tensor
+from converter.lower.keras.operations.operands import Axes, flat, known_size, tensor
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -39,6 +39,15 @@ def vector(op: Builder, numbers: Any) -> Value:
         return integers(op, several(numbers))
     one = op.constant([1], "int32")
     return call_op(op, "Reshape", numbers, one) if numbers.rank == 0 else numbers
+
+
+def known_elements(op: Builder, numbers: Value) -> list[int | Value]:
+    """Return the elements of a vector, as integers where they are known."""
+    found = op.array(numbers)
+    if found is not None:
+        return [int(n) for n in found]
+    count = known_size(numbers, 0, "splitting")
+    return [op.squeeze(part, [0]) for part in op.split(numbers, 0, [1] * count)]
 
 
 def axes(op: Builder, axis: Any, x: Value) -> Value:
