@@ -68,13 +68,13 @@ def _atan(op: "Builder", x: Value) -> Value:
 def _asin(op: "Builder", x: Value) -> Value:
     begun = _begun(op, "Asin", x)
     sine, cosine = op.unary("Sin", begun), op.unary("Cos", begun)
-    return _finished(op, begun, op.sub(op.mul(x, cosine), op.mul(_other(op, x), sine)))
+    return _finish_sine(op, begun, op.sub(op.mul(x, cosine), op.mul(_other(op, x), sine)))
 
 
 def _acos(op: "Builder", x: Value) -> Value:
     begun = _begun(op, "Acos", x)
     sine, cosine = op.unary("Sin", begun), op.unary("Cos", begun)
-    return _finished(op, begun, op.sub(op.mul(_other(op, x), cosine), op.mul(x, sine)))
+    return _finish_sine(op, begun, op.sub(op.mul(_other(op, x), cosine), op.mul(x, sine)))
 
 
 def _other(op: "Builder", x: Value) -> Value:
@@ -82,7 +82,7 @@ def _other(op: "Builder", x: Value) -> Value:
     return op.unary("Sqrt", op.mul(op.sub(1.0, x), op.add(x, 1.0)))
 
 
-def _finished(op: "Builder", begun: Value, sine: Value) -> Value:
+def _finish_sine(op: "Builder", begun: Value, sine: Value) -> Value:
     """Return an angle and a small one beside it, of which the sine is known: s + s^3 / 6."""
     more = op.add(op.mul(op.mul(sine, sine), 1 / 6), 1.0)
     return op.add(begun, op.mul(sine, more))

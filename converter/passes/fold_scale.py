@@ -78,20 +78,20 @@ def _multiply(
 
     inverse = node.op_type == "Div"
     make = constant_of(graph, weights, conv.inputs[1])
-    conv.inputs[1] = _initialized(
+    conv.inputs[1] = _initialize(
         graph, f"{node.outputs[0]}/kernel", kernel.dtype, kernel.shape,
         lambda: make() / shaped() if inverse else make() * shaped(),
     )  # fmt: skip
     if len(conv.inputs) > 2:
         bias = graph.specs[conv.inputs[2]]
         before = constant_of(graph, weights, conv.inputs[2])
-        conv.inputs[2] = _initialized(
+        conv.inputs[2] = _initialize(
             graph, f"{node.outputs[0]}/bias", bias.dtype, bias.shape,
             lambda: before() / factor() if inverse else before() * factor(),
         )  # fmt: skip
 
 
-def _added(
+def _fold_add(
     graph: Graph, weights: Mapping[str, Tensor], conv: Node, constant: str, node: Node
 ) -> None:
     kernel = graph.specs[conv.inputs[1]]
@@ -104,11 +104,11 @@ def _added(
         moved = sign * offset()
         return np.broadcast_to(moved if before is None else before() + moved, (int(str(channels)),))
 
-    name = _initialized(graph, f"{node.outputs[0]}/bias", kernel.dtype, (channels,), made)
+    name = _initialize(graph, f"{node.outputs[0]}/bias", kernel.dtype, (channels,), made)
     conv.inputs[2:] = [name]
 
 
-def _initialized(
+def _initialize(
     graph: Graph, name: str, dtype: str, shape: Shape, make: Callable[[], np.ndarray]
 ) -> str:
     sizes = tuple(int(str(n)) for n in shape)
@@ -117,4 +117,4 @@ def _initialized(
     return name
 
 
-FOLDS = {"Mul": _multiply, "Div": _multiply, "Add": _added, "Sub": _added}
+FOLDS = {"Mul": _multiply, "Div": _multiply, "Add": _fold_add, "Sub": _fold_add}

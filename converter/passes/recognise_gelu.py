@@ -21,7 +21,7 @@ def recognise_gelu(graph: Graph) -> None:
     nodes: list[Node] = []
     found = False
     for node in graph.nodes:
-        match = _matched(graph, made, node) if node.op_type == "Mul" else None
+        match = _match(graph, made, node) if node.op_type == "Mul" else None
         if match is None:
             nodes.append(node)
             continue
@@ -32,17 +32,17 @@ def recognise_gelu(graph: Graph) -> None:
         graph.nodes[:] = needed(graph).nodes
 
 
-def _matched(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, float] | None:
+def _match(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, float] | None:
     """Return x and the factor of a product of x and erfc(-x / sqrt(2)), or None."""
     for left, right in (node.inputs, node.inputs[::-1]):
         inner = _erfc_of(graph, made, right)
-        scaled = _scaled(graph, made, inner) if inner is not None else None
+        scaled = _match_scale(graph, made, inner) if inner is not None else None
         if scaled is None or abs(scaled[1] + ROOT) > CLOSE:
             continue
         x = scaled[0]
         if left == x:
             return x, 1.0
-        factor = _scaled(graph, made, left)
+        factor = _match_scale(graph, made, left)
         if factor is not None and factor[0] == x and graph.specs[x].dtype == "float32":
             return factor
     return None
@@ -62,7 +62,7 @@ def _erfc_of(graph: Graph, made: dict[str, Node], name: str) -> str | None:
     return erf.inputs[0] if above.inputs[0] == erf.inputs[0] else None
 
 
-def _scaled(graph: Graph, made: dict[str, Node], name: str) -> tuple[str, float] | None:
+def _match_scale(graph: Graph, made: dict[str, Node], name: str) -> tuple[str, float] | None:
     """Return x and c where a value is c * x."""
     node, factor = made.get(name), 1.0
     while node is not None and node.op_type in ("Mul", "Neg", "Div"):

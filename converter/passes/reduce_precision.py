@@ -148,12 +148,12 @@ class _Scope:
             if name in self.initializers:
                 sizes = tuple(int(str(n)) for n in spec.shape)
                 make = constant_of(self.graph, self.weights, name)
-                self.initializers[narrow] = Folded(self.kept_as, sizes, self._rounded(make))
+                self.initializers[narrow] = Folded(self.kept_as, sizes, self._round(make))
             else:
                 self._append_rounding(name, narrow)
         return self.narrow[name]
 
-    def _rounded(self, make: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
+    def _round(self, make: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
         narrow, kept = numpy_dtype(DTYPES[self.dtype]), numpy_dtype(DTYPES[self.kept_as])
         return lambda: make().astype(narrow).astype(kept)
 
@@ -216,7 +216,7 @@ class _Scope:
     def _rewrite(self, node: Node) -> None:
         values = [n for n in (*node.inputs, *node.outputs) if self._is_wide(n)]
         if values and self._may_be_narrow(node):
-            self._narrowed(node)
+            self._narrow(node)
             return
         attributes = {name: self._inner(value) for name, value in node.attributes.items()}
         inputs = [self.wide(name) if name else "" for name in node.inputs]
@@ -252,7 +252,7 @@ class _Scope:
         fixed = FIXED_INPUTS.get(node.op_type, ())
         return [name for i, name in enumerate(node.inputs) if name and i not in fixed]
 
-    def _narrowed(self, node: Node) -> None:
+    def _narrow(self, node: Node) -> None:
         fixed = FIXED_INPUTS.get(node.op_type, ())
         inputs = [
             self.half(name) if i not in fixed and self._is_wide(name) else name and self.wide(name)

@@ -15,14 +15,14 @@ from converter.lower.builder import END, Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import fitting
-from converter.lower.keras.fold_time import folded, unfolded
+from converter.lower.keras.fold_time import fold_steps, unfold_steps
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.table import Handler
 from converter.lower.values import Value
 
 
-def stored_kernel(
+def normalize_kernel(
     op: Builder, kernel: Value, rank: int, order: Sequence[int] | None, flipped: bool
 ) -> Value:
     """Return a kernel in today's order of axes, [*spatial, …, …], not turned around.
@@ -53,7 +53,7 @@ def over_batch_axes(handler: Handler) -> Handler:
     @wraps(handler)
     def over(op: Builder, w: Roles, x: Value, /, **settings: Any) -> Value:
         if x.rank > w["kernel"].rank:
-            return unfolded(op, over(op, w, folded(op, x), **settings), x)
+            return unfold_steps(op, over(op, w, fold_steps(op, x), **settings), x)
         made: Value = handler(op, w, x, **settings)
         return made
 
@@ -70,7 +70,7 @@ def conv(
     kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
     """Cross-correlation with groups, strides, dilation; valid, same or causal padding."""
-    kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
+    kernel = normalize_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     kernel = fitting(kernel, *numbers(kernel_size, x.rank - 2), None, filters)
     result = convolve(
         op, x, kernel, w["bias"] if use_bias else None, strides=strides, padding=padding,
@@ -124,7 +124,7 @@ def separable_conv(
     """A depthwise convolution, then one of size one."""
     del filters, kernel_size, depth_multiplier, groups, rank
     spread, point = (
-        stored_kernel(op, w[role], x.rank - 2, kernel_order, flipped=False)
+        normalize_kernel(op, w[role], x.rank - 2, kernel_order, flipped=False)
         for role in ("depthwise_kernel", "pointwise_kernel")
     )
     inner = depthwise(op, x, spread, None, strides, padding, data_format, dilation_rate)
@@ -146,7 +146,7 @@ def conv_transpose(
     """The gradient of a convolution, as an operation: kernels of [*spatial, out, in]."""
     if groups != 1:
         raise Unsupported("groups in a transposed convolution")
-    kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
+    kernel = normalize_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     result = convolve_transposed(
         op, x, fitting(kernel, *numbers(kernel_size, x.rank - 2), filters, None),
         w["bias"] if use_bias else None, strides=strides, padding=padding,
@@ -176,7 +176,7 @@ def convolve_transposed(
     axes = zip(image.shape[2:], sizes, steps, spread, extra, wanted, strict=True)
     for n, k, s, d, e, size in axes:
         if size is None:
-            before, after, grow, size = _transposed_axis(n, k, s, d, padding, e)
+            before, after, grow, size = _plan_transposed_axis(n, k, s, d, padding, e)
         elif isinstance(n, int):
             before, after, grow = _cut((n - 1) * s + (k - 1) * d + 1 - size, padding)
         else:
@@ -193,7 +193,7 @@ def convolve_transposed(
     return as_given(op, result, data_format)
 
 
-def _transposed_axis(
+def _plan_transposed_axis(
     n: Dim, kernel: int, stride: int, dilation: int, padding: str, output_padding: int | None
 ) -> tuple[int, int, int, Dim]:
     """Return ONNX's padding before and after an axis, what it adds, and the output's size.

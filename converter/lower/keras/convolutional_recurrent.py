@@ -9,8 +9,8 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
 from converter.lower.keras.cells import Cell, gates
-from converter.lower.keras.convolution import stored_kernel
-from converter.lower.keras.fold_time import folded, unfolded
+from converter.lower.keras.convolution import normalize_kernel
+from converter.lower.keras.fold_time import fold_steps, unfold_steps
 from converter.lower.keras.recurrent import recurrent_layer
 from converter.lower.keras.table import Roles
 from converter.lower.ops.conv import as_given, channels_first, convolve
@@ -31,7 +31,7 @@ def conv_lstm_cell(
     del unit_forget_bias, dropout, recurrent_dropout, seed, implementation  # for training
 
     def today(kernel: Value) -> Value:
-        return stored_kernel(op, kernel, kernel.rank - 2, kernel_order, flipped)
+        return normalize_kernel(op, kernel, kernel.rank - 2, kernel_order, flipped)
 
     found = gates(op, w, filters, (0, 2, 1, 3), use_bias=use_bias, today=today)
     kernel, recurrent, bias = found.kernel, found.recurrent, found.bias
@@ -53,8 +53,8 @@ def conv_lstm_cell(
             return convolved(image, kernel, bias, strides, padding, dilation_rate)
         if data_format != "channels_first":
             x = op.transpose(x, [0, 1, x.rank - 1, *range(2, x.rank - 1)])
-        made = convolved(folded(op, x), kernel, bias, strides, padding, dilation_rate)
-        return unfolded(op, made, x)
+        made = convolved(fold_steps(op, x), kernel, bias, strides, padding, dilation_rate)
+        return unfold_steps(op, made, x)
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         h, c = (channels_first(op, s, data_format) for s in states)

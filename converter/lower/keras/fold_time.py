@@ -6,7 +6,7 @@ from converter.lower.builder import Builder
 from converter.lower.values import Value, total
 
 
-def folded(op: Builder, x: Value) -> Value:
+def fold_steps(op: Builder, x: Value) -> Value:
     """Return [batch, steps, ...] as [batch * steps, ...]."""
     x = op.plain(x)
     shape = (total(x.shape[:2]), *x.shape[2:])
@@ -17,7 +17,7 @@ def folded(op: Builder, x: Value) -> Value:
     return op.emit("Reshape", x, op.concat(sizes, 0), dtype=x.dtype, shape=shape)
 
 
-def unfolded(op: Builder, y: Value, x: Value) -> Value:
+def unfold_steps(op: Builder, y: Value, x: Value) -> Value:
     """Return [batch * steps, ...] as [batch, steps, ...], of the batch and steps that x has."""
     y = op.plain(y)
     shape = (*x.shape[:2], *y.shape[1:])
@@ -36,7 +36,7 @@ def mask_of_steps(op: Builder, x: Value, mask: Value | None, inner: Any) -> Valu
     """Return the mask of what Keras 1's and 2's gives: what the layer makes of each step's."""
     found = inner if isinstance(inner, Value | None) else inner[0]
     if found is not None:
-        return unfolded(op, found, x)
+        return unfold_steps(op, found, x)
     if mask is None or mask.rank == 2:
         return mask
     some = op.reduce("ReduceMax", op.cast(mask, "int32"), range(2, mask.rank))

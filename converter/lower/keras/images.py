@@ -12,7 +12,7 @@ from converter.lower.builder import Builder
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import as_given, channels_first
-from converter.lower.ops.resize import LINEAR, interpolated, resized
+from converter.lower.ops.resize import LINEAR, interpolate, resize
 from converter.lower.values import Value
 
 F = np.float32
@@ -143,8 +143,8 @@ def _resized(
     """Resize an image, of integers with the float32 that TensorFlow rounds or cuts off."""
     is_known = all(isinstance(n, int) for n in image.shape[2:])
     if is_integer and is_known and method == "bilinear" and not antialias:
-        return interpolated(op, image, size)
-    return resized(op, image, size, method, antialias=antialias)
+        return interpolate(op, image, size)
+    return resize(op, image, size, method, antialias=antialias)
 
 
 def _batched(op: Builder, x: Value) -> Value:

@@ -12,7 +12,7 @@ from converter.lower.keras.lambda_backend import FLOATX
 from converter.lower.keras.lambda_tensors import function, parts
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.operands import alike
+from converter.lower.keras.tensorflow_ops.operands import same_dtype
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
@@ -186,7 +186,7 @@ def eye(op: Builder, size: Any, dtype: str | None = None, name: Any = None) -> V
 @operation(BACKEND_FUNCTIONS, "dot")
 def dot(op: Builder, x: Any, y: Any) -> Value:
     """The last axis of x against the last but one of y, or its only one."""
-    a, b = alike(op, x, y)
+    a, b = same_dtype(op, x, y)
     if a.rank >= 2 and b.rank == 2:
         return op.matmul(a, b)
     return function(op, "tensordot", a, b, [[a.rank - 1], [max(b.rank - 2, 0)]])
@@ -198,7 +198,7 @@ def batch_dot(op: Builder, x: Any, y: Any, axes: Any = None) -> Value:
 
     What is left of x stands before what is left of y; where there is only a number, it is an axis.
     """
-    a, b = alike(op, x, y)
+    a, b = same_dtype(op, x, y)
     if min(a.rank, b.rank) < 2:
         raise Unsupported("batch_dot of a tensor without axes besides the batch")
     if axes is None:

@@ -216,7 +216,7 @@ def l2_normalize(op: Builder, x: Any, axis: Any = None) -> Value:
 Reduction = Callable[[Builder, Value, Any, bool], Value]
 
 
-def _named(theirs: str, dtype: str | None = None) -> Reduction:
+def _call_named(theirs: str, dtype: str | None = None) -> Reduction:
     def compute(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
         value = op.cast(x, dtype) if dtype else x
         return function(op, theirs, value, axis, keepdims)
@@ -238,10 +238,10 @@ def _deviation(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": _named("reduce_sum"), "prod": _named("reduce_prod"), "max": _named("reduce_max"),
-    "min": _named("reduce_min"), "logsumexp": _named("reduce_logsumexp"), "mean": _mean,
-    "any": _named("reduce_any", "bool"), "all": _named("reduce_all", "bool"), "var": _variance,
-    "std": _deviation,
+    "sum": _call_named("reduce_sum"), "prod": _call_named("reduce_prod"),
+    "max": _call_named("reduce_max"), "min": _call_named("reduce_min"),
+    "logsumexp": _call_named("reduce_logsumexp"), "any": _call_named("reduce_any", "bool"),
+    "all": _call_named("reduce_all", "bool"), "mean": _mean, "var": _variance, "std": _deviation,
 }  # fmt: skip
 
 

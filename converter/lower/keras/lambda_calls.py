@@ -21,7 +21,7 @@ from converter.lower.keras import lambda_values as v
 from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.lambda_control import CHOICES
-from converter.lower.keras.lambda_images import preprocessed
+from converter.lower.keras.lambda_images import preprocess
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
@@ -127,7 +127,7 @@ class Names:
 
     def lookup(self, name: str) -> Any:
         """Return what a global name stands for."""
-        found = lambda_names.meant(name)
+        found = lambda_names.resolve_global(name)
         if name in lambda_names.GLOBALS:
             self.read[name] = lambda_names.GLOBALS[name]
         return found
@@ -221,7 +221,7 @@ class Names:
         if isinstance(callee, Dtype):
             callee = Named(f"numpy.{callee}")
         if not isinstance(callee, Named):
-            raise Unsupported(f"its code calls {v.shown(callee)}")
+            raise Unsupported(f"its code calls {v.describe(callee)}")
         path = callee.path
         root, _, rest = path.partition(".")
         if root == "builtins":
@@ -236,14 +236,14 @@ class Names:
             return v.Scope()
         if path.endswith(".preprocess_input") and path.startswith("keras.applications."):
             kind = path.split(".")[2]
-            return self._built(path, lambda: preprocessed(self.op, kind, *given, **named))
+            return self._built(path, lambda: preprocess(self.op, kind, *given, **named))
         if path.startswith("keras.layers."):
             return self._made(path.removeprefix("keras.layers."), given, named)
         if path.startswith("keras.activations."):
             return self._activated(path.removeprefix("keras.activations."), given, named)
         found = lambda_names.row(path)
-        arguments, keywords = fitted(found, given, named, ORDERS.get(path))
-        setting = lambda_names.told(path, self.setting)
+        arguments, keywords = bind_arguments(found, given, named, ORDERS.get(path))
+        setting = lambda_names.specify_setting(path, self.setting)
         keywords = untold(found, path, arguments, setting) | keywords
         check_sizes(path, [*arguments, *keywords.values()])
         made = self._built(path, lambda: found.handler(self.op, *arguments, **keywords))
@@ -356,7 +356,7 @@ def check_sizes(path: str, arguments: list[Any]) -> None:
             raise Unsupported(f"a number as large as {part:.0f} for {path}")
 
 
-def fitted(
+def bind_arguments(
     row: Row, given: list[Any], named: Mapping[str, Any], order: Sequence[str] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call as a handler takes them.
@@ -367,14 +367,14 @@ def fitted(
     Raises:
         Unsupported: It does not take one of them.
     """
-    arguments, found = [_told(part) for part in given], {}
+    arguments, found = [_plain_argument(part) for part in given], {}
     for key, value in named.items():
         if key in row.arguments:
-            found[key] = _told(value)
+            found[key] = _plain_argument(value)
         elif f"{key}_" in row.arguments:
-            found[f"{key}_"] = _told(value)
+            found[f"{key}_"] = _plain_argument(value)
         elif key in FIRST and not arguments:
-            arguments = [_told(value)]
+            arguments = [_plain_argument(value)]
         elif key != "name":
             raise Unsupported(f"argument {key} of a function")
     if order is not None:
@@ -395,16 +395,16 @@ def untold(row: Row, path: str, arguments: list[Any], setting: Setting) -> dict[
     return {k: x for k, x in asdict(setting).items() if k in wanted}
 
 
-def _told(value: Any) -> Any:
+def _plain_argument(value: Any) -> Any:
     """Return an argument as handlers take it: dtypes by name, no functions."""
     if isinstance(value, Dtype):
         return str(value)
     if isinstance(value, range):
-        return v.listed(value)
+        return v.list_elements(value)
     if isinstance(value, Closure | Method | Named | Made | v.Scope):
-        raise Unsupported(f"{v.shown(value)} as an argument")
+        raise Unsupported(f"{v.describe(value)} as an argument")
     if isinstance(value, tuple) and not isinstance(value, v.Sizes):
-        return tuple(_told(part) for part in value)
+        return tuple(_plain_argument(part) for part in value)
     if isinstance(value, list | v.Sizes):
-        return [_told(part) for part in value]
+        return [_plain_argument(part) for part in value]
     return value

@@ -13,14 +13,14 @@ from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.images import batched, resize_by
 from converter.lower.keras.tensorflow_ops.operands import vector
-from converter.lower.ops.pad import flipped
+from converter.lower.ops.pad import reverse_axes
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
 METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers
 
 
-def _resized(
+def _resize(
     op: Builder, images: Any, size: Any, method: Any, *, align: bool, is_centred: bool | None
 ) -> Value:
     """Return images in another size; ``is_centred`` is None where nothing tells."""
@@ -63,7 +63,7 @@ def resize(
         raise Unsupported("preserve_aspect_ratio")  # which stands there in TensorFlow 2
     if rest or preserve_aspect_ratio or antialias:
         raise Unsupported("resizing with preserve_aspect_ratio or antialias")
-    return _resized(
+    return _resize(
         op, images, size, method, align=bool(align_corners), is_centred=_is_centred(tensorflow)
     )
 
@@ -94,7 +94,7 @@ def resize_as_tensorflow_1(
     half_pixel_centers: bool = False, *, method: str,
 ) -> Value:  # fmt: skip
     """Images in another size, as TensorFlow 1 has it."""
-    return _resized(
+    return _resize(
         op, images, size, method, align=bool(align_corners), is_centred=bool(half_pixel_centers)
     )
 
@@ -118,7 +118,7 @@ def resize_images(
             int(str(m)) * f
             for m, f in zip(value.shape[1:3], (height_factor, width_factor), strict=True)
         ]
-        made = _resized(
+        made = _resize(
             op, value, size, interpolation, align=False, is_centred=_is_centred(tensorflow)
         )
     return op.transpose(made, [0, 3, 1, 2]) if first else made
@@ -203,7 +203,7 @@ MODES = {
 # fmt: on
 
 
-def preprocessed(
+def preprocess(
     op: Builder, kind: str, x: Any, data_format: str | None = None, mode: str | None = None
 ) -> Value:
     """Return images as the models of one module of keras.applications want them.
@@ -228,7 +228,7 @@ def preprocessed(
     if mode == "torch":
         away = op.sub(op.div(image, 255.0), op.constant([0.485, 0.456, 0.406], image.dtype))
         return op.div(away, op.constant([0.229, 0.224, 0.225], image.dtype))
-    turned = flipped(op, image, [-1])
+    turned = reverse_axes(op, image, [-1])
     return op.sub(turned, op.constant([103.939, 116.779, 123.68], image.dtype))
 
 
@@ -243,7 +243,7 @@ def rot90(op: Builder, image: Any, k: int = 1) -> Value:
     for _ in range(k % 4):
         order = list(range(value.rank))
         order[rows], order[columns] = columns, rows
-        value = flipped(op, op.transpose(value, order), [rows])
+        value = reverse_axes(op, op.transpose(value, order), [rows])
     return value
 
 

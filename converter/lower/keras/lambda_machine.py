@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.keras import lambda_values as v
-from converter.lower.keras.lambda_steps import Meaning, called
+from converter.lower.keras.lambda_steps import Meaning, call_function
 from converter.lower.keras.lambda_values import Closure
 from converter.lower.unsupported import Unsupported
 
@@ -62,7 +62,7 @@ class Machine:
             raise Unsupported(f"more than {MOST_CALLS} calls inside one another")
         self.depth += 1
         try:
-            return called(self, callee, bound(callee, given, named or {}))
+            return call_function(self, callee, bound(callee, given, named or {}))
         finally:
             self.depth -= 1
 

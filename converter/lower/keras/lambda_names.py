@@ -82,7 +82,7 @@ class Setting:
     data_format: str | None = None
 
 
-def meant(name: str) -> Any:
+def resolve_global(name: str) -> Any:
     """Return what a global name stands for.
 
     Raises:
@@ -110,7 +110,7 @@ def member(of: Named, name: str) -> Any:
     return Named(path)
 
 
-def told(path: str, setting: Setting) -> Setting:
+def specify_setting(path: str, setting: Setting) -> Setting:
     """Return the setting in which a function is called: that which its own name says."""
     major = path.partition(".")[0].removeprefix("tensorflow")
     return replace(setting, tensorflow=int(major)) if major in ("1", "2") else setting

@@ -47,7 +47,7 @@ def of_math(name: str, given: list[Any]) -> Any:
         raise Unsupported(f"math.{name}")
     if any(not isinstance(n, int | float) for n in given):
         raise Unsupported(
-            f"math.{name} of {v.shown(next(n for n in given if not isinstance(n, int | float)))}"
+            f"math.{name} of {v.describe(next(n for n in given if not isinstance(n, int | float)))}"
         )
     try:
         return getattr(math, name)(*given)
@@ -67,7 +67,7 @@ def of_numpy(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     for part in every:
         check_plain(part, name)
     if name in CREATED:
-        _sized(name, every)
+        _check_size(name, every)
     else:
         v.check_arrays(*every)
     function: Any = np
@@ -98,10 +98,10 @@ def check_plain(value: Any, name: str) -> None:
         if isinstance(part, list | tuple):
             todo.extend(part)
         elif not isinstance(part, int | float | complex | str | None | np.ndarray | range):
-            raise Unsupported(f"numpy.{name} of {v.shown(part)}")
+            raise Unsupported(f"numpy.{name} of {v.describe(part)}")
 
 
-def _sized(name: str, every: list[Any]) -> None:
+def _check_size(name: str, every: list[Any]) -> None:
     """Raise where what is to be made is too large."""
     size = 1
     todo = list(every)

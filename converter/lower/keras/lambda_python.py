@@ -44,7 +44,7 @@ def _len(caller: Caller, value: Any) -> int:
         return size
     if isinstance(value, range):
         return len(value)
-    return len(v.listed(value))
+    return len(v.list_elements(value))
 
 
 def _range(caller: Caller, *bounds: Any) -> range:
@@ -55,7 +55,7 @@ def _range(caller: Caller, *bounds: Any) -> range:
 def _whole(value: Any) -> int:
     if isinstance(value, bool | int | np.integer):
         return int(value)
-    raise Unsupported(f"{v.shown(value)} where a whole number stands")
+    raise Unsupported(f"{v.describe(value)} where a whole number stands")
 
 
 def _number(kind: type) -> Function:
@@ -66,7 +66,7 @@ def _number(kind: type) -> Function:
         if isinstance(value, str) and len(value) > 100:
             raise Unsupported(f"{kind.__name__} of a long text")
         if not isinstance(value, int | float | str | np.generic | np.ndarray):
-            raise Unsupported(f"{kind.__name__} of {v.shown(value)}")
+            raise Unsupported(f"{kind.__name__} of {v.describe(value)}")
         return kind(value)
 
     return convert
@@ -80,14 +80,14 @@ def _bool(caller: Caller, value: Any = False) -> bool:
 def _text(caller: Caller, value: Any = "") -> str:
     del caller
     if not isinstance(value, v.PLAIN):
-        raise Unsupported(f"text of {v.shown(value)}")
+        raise Unsupported(f"text of {v.describe(value)}")
     return str(value)
 
 
 def _sequence(kind: Callable[[Any], Any]) -> Function:
     def convert(caller: Caller, value: Any = ()) -> Any:
         del caller
-        return kind(v.listed(value))
+        return kind(v.list_elements(value))
 
     return convert
 
@@ -96,7 +96,7 @@ def _dict(caller: Caller, value: Any = (), **named: Any) -> dict[Any, Any]:
     del caller
     if isinstance(value, Mapping):
         return {**value, **named}
-    pairs = [v.listed(pair) for pair in v.listed(value)]
+    pairs = [v.list_elements(pair) for pair in v.list_elements(value)]
     if any(len(pair) != 2 or not isinstance(pair[0], v.PLAIN) for pair in pairs):
         raise Unsupported("dict of what are no pairs")
     return dict(pairs) | named
@@ -104,29 +104,29 @@ def _dict(caller: Caller, value: Any = (), **named: Any) -> dict[Any, Any]:
 
 def _zip(caller: Caller, *values: Any) -> list[Any]:
     del caller
-    return list(zip(*(v.listed(part) for part in values), strict=False))
+    return list(zip(*(v.list_elements(part) for part in values), strict=False))
 
 
 def _enumerate(caller: Caller, value: Any, start: Any = 0) -> list[Any]:
     del caller
-    return list(enumerate(v.listed(value), _whole(start)))
+    return list(enumerate(v.list_elements(value), _whole(start)))
 
 
 def _map(caller: Caller, function: Any, *values: Any) -> list[Any]:
-    rows = zip(*(v.listed(part) for part in values), strict=False)
+    rows = zip(*(v.list_elements(part) for part in values), strict=False)
     return [caller.call(function, list(row)) for row in rows]
 
 
 def _filter(caller: Caller, function: Any, value: Any) -> list[Any]:
     return [
         part
-        for part in v.listed(value)
+        for part in v.list_elements(value)
         if v.truth(part if function is None else caller.call(function, [part]))
     ]
 
 
-def _sorted(caller: Caller, value: Any, key: Any = None, reverse: Any = False) -> list[Any]:
-    parts = v.listed(value)
+def _sort(caller: Caller, value: Any, key: Any = None, reverse: Any = False) -> list[Any]:
+    parts = v.list_elements(value)
     keys = [part if key is None else caller.call(key, [part]) for part in parts]
     if any(not isinstance(k, int | float | str | tuple) for k in keys):
         raise Unsupported("sorting tensors")
@@ -136,12 +136,12 @@ def _sorted(caller: Caller, value: Any, key: Any = None, reverse: Any = False) -
 
 
 def _sum(caller: Caller, value: Any, start: Any = 0) -> Any:
-    return reduce(lambda a, b: caller.binary("+", a, b), v.listed(value), start)
+    return reduce(lambda a, b: caller.binary("+", a, b), v.list_elements(value), start)
 
 
 def _extreme(sign: str) -> Function:
     def choose(caller: Caller, *values: Any) -> Any:
-        parts = v.listed(values[0]) if len(values) == 1 else list(values)
+        parts = v.list_elements(values[0]) if len(values) == 1 else list(values)
         if not parts:
             raise Unsupported("the extreme of nothing")
         best = parts[0]
@@ -157,13 +157,13 @@ def _abs(caller: Caller, value: Any) -> Any:
     del caller
     if isinstance(value, int | float | complex | np.ndarray):
         return abs(value)
-    raise Unsupported(f"abs of {v.shown(value)}")
+    raise Unsupported(f"abs of {v.describe(value)}")
 
 
 def _round(caller: Caller, value: Any, digits: Any = None) -> Any:
     del caller
     if not isinstance(value, int | float):
-        raise Unsupported(f"round of {v.shown(value)}")
+        raise Unsupported(f"round of {v.describe(value)}")
     return round(value) if digits is None else round(value, _whole(digits))
 
 
@@ -184,9 +184,9 @@ TENSORS = ("Tensor", "KerasTensor", "EagerTensor", "Variable", "SparseTensor", "
 
 def _isinstance(caller: Caller, value: Any, kinds: Any) -> bool:
     del caller
-    for kind in v.listed(kinds) if isinstance(kinds, tuple) else [kinds]:
+    for kind in v.list_elements(kinds) if isinstance(kinds, tuple) else [kinds]:
         if not isinstance(kind, v.Named):
-            raise Unsupported(f"isinstance of {v.shown(kind)}")
+            raise Unsupported(f"isinstance of {v.describe(kind)}")
         name = kind.path.removeprefix("builtins.")
         if name in KINDS:
             if isinstance(value, KINDS[name]):
@@ -216,12 +216,12 @@ def _print(caller: Caller, *values: Any, **named: Any) -> None:
 
 def _all(caller: Caller, value: Any) -> bool:
     del caller
-    return all(v.truth(part) for part in v.listed(value))
+    return all(v.truth(part) for part in v.list_elements(value))
 
 
 def _any(caller: Caller, value: Any) -> bool:
     del caller
-    return any(v.truth(part) for part in v.listed(value))
+    return any(v.truth(part) for part in v.list_elements(value))
 
 
 BUILTINS: dict[str, Function] = {
@@ -231,7 +231,7 @@ BUILTINS: dict[str, Function] = {
     "len": _len, "list": _sequence(list), "long": _number(int), "map": _map,
     "max": _extreme(">"), "min": _extreme("<"), "pow": _pow, "print": _print, "range": _range,
     "reversed": _sequence(lambda parts: parts[::-1]), "round": _round, "set": _sequence(set),
-    "slice": _slice, "sorted": _sorted, "str": _text, "sum": _sum, "tuple": _sequence(tuple),
+    "slice": _slice, "sorted": _sort, "str": _text, "sum": _sum, "tuple": _sequence(tuple),
     "unicode": _text, "xrange": _range, "zip": _zip,
 }  # fmt: skip
 
@@ -270,7 +270,7 @@ def attribute(of: Any, name: str) -> Any:
     for kind, names in METHODS.items():
         if isinstance(of, kind) and name in names:
             return v.Method(of, name)
-    raise Unsupported(f"attribute {name} of {v.shown(of)}")
+    raise Unsupported(f"attribute {name} of {v.describe(of)}")
 
 
 def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
@@ -288,15 +288,15 @@ def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> An
     if isinstance(of, str):
         _check_text(of, name, given, named)
     if isinstance(of, list) and name == "extend":
-        given = [v.listed(part) for part in given]
+        given = [v.list_elements(part) for part in given]
     if isinstance(of, dict | set) and name in ("add", "update", "setdefault"):
         keys = [k for part in given[:1] for k in (part if isinstance(part, Mapping) else [part])]
         if any(not isinstance(k, v.PLAIN) for k in keys):
-            raise Unsupported(f"{name} of {v.shown(given)}")
+            raise Unsupported(f"{name} of {v.describe(given)}")
     try:
         result = getattr(of, name)(*given, **named)
     except v.FAULTS as e:
-        raise v.fault(f"{name} of {v.shown(of)}", e) from e
+        raise v.fault(f"{name} of {v.describe(of)}", e) from e
     if name in ("items", "keys", "values"):
         return [*result]
     if isinstance(result, np.ndarray) and result.dtype.kind not in "biufcSU":

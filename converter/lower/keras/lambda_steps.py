@@ -62,7 +62,7 @@ class Walk(Protocol):
         """Count the elements of a list."""
 
 
-def called(walk: Walk, function: Closure, parameters: dict[str, Any]) -> Any:
+def call_function(walk: Walk, function: Closure, parameters: dict[str, Any]) -> Any:
     """Return what a call of a function of the artifact's gives.
 
     Args:
@@ -190,7 +190,7 @@ class _Frame:
 
     def call_expanded(self, step: Step) -> None:
         named = self.pop() if step.argument else {}
-        given = v.listed(self.pop())
+        given = v.list_elements(self.pop())
         if not isinstance(named, Mapping) or not all(isinstance(k, str) for k in named):
             raise Unsupported("keywords that are no mapping of names")
         self.stack.append(self.machine.call(self.pop(), given, named))
@@ -212,7 +212,7 @@ class _Frame:
     def in_place(self, step: Step) -> None:
         a, b = self.take(2)
         if step.argument == "+" and isinstance(a, list):
-            a.extend(v.listed(b))
+            a.extend(v.list_elements(b))
             self.machine.spend(a)
             self.stack.append(a)
         else:
@@ -235,11 +235,11 @@ class _Frame:
         if isinstance(of, Value):
             return self.machine.meaning.item(of, key)
         if not isinstance(of, Mapping | list | tuple | str | bytes | range | np.ndarray):
-            raise Unsupported(f"[] of {v.shown(of)}")
+            raise Unsupported(f"[] of {v.describe(of)}")
         try:
             found = of[key]
         except v.FAULTS as e:
-            raise v.fault(f"{v.shown(of)}[{v.shown(key)}]", e) from e
+            raise v.fault(f"{v.describe(of)}[{v.describe(key)}]", e) from e
         return v.Sizes(found) if isinstance(of, v.Sizes) and isinstance(found, tuple) else (
             v.python(found)
         )  # fmt: skip
@@ -252,13 +252,13 @@ class _Frame:
         elif isinstance(of, dict):
             of[_hashable(key)] = value
         else:
-            raise Unsupported(f"{v.shown(of)}[{v.shown(key)}] = ...")
+            raise Unsupported(f"{v.describe(of)}[{v.describe(key)}] = ...")
 
     def store_attribute(self, step: Step) -> None:
         _, of = self.take(2)
         # Keras 1 and 2 keep notes on tensors, which say nothing here.
         if not isinstance(of, Value) or step.argument not in KEPT_ON_TENSORS:
-            raise Unsupported(f"{v.shown(of)}.{step.argument} = ...")
+            raise Unsupported(f"{v.describe(of)}.{step.argument} = ...")
 
     def compare(self, step: Step) -> None:
         a, b = self.take(2)
@@ -286,11 +286,11 @@ class _Frame:
             found: dict[Any, Any] = {}
             for part in values:
                 if not isinstance(part, Mapping):
-                    raise Unsupported(f"** of {v.shown(part)}")
+                    raise Unsupported(f"** of {v.describe(part)}")
                 found.update(part)
             self.stack.append(found)
             return
-        parts = [part for value in values for part in v.listed(value)]
+        parts = [part for value in values for part in v.list_elements(value)]
         self.machine.spend(parts)
         self.stack.append(_built(kind, parts))
 
@@ -301,11 +301,11 @@ class _Frame:
         if kind == "map" and isinstance(into, dict) and isinstance(more, Mapping):
             into.update(more)
         elif kind == "list" and isinstance(into, list):
-            into.extend(v.listed(more))
+            into.extend(v.list_elements(more))
         elif kind == "set" and isinstance(into, set):
-            into.update(_hashable(part) for part in v.listed(more))
+            into.update(_hashable(part) for part in v.list_elements(more))
         else:
-            raise Unsupported(f"adding to {v.shown(into)}")
+            raise Unsupported(f"adding to {v.describe(into)}")
         self.machine.spend(list(into))
 
     def append(self, step: Step) -> None:
@@ -319,14 +319,14 @@ class _Frame:
         elif kind == "set" and isinstance(into, set):
             into.add(_hashable(values[0]))
         else:
-            raise Unsupported(f"adding to {v.shown(into)}")
+            raise Unsupported(f"adding to {v.describe(into)}")
 
     def format(self, step: Step) -> None:
         conversion, has_specification = step.argument
         specification = self.pop() if has_specification else ""
         value = self.pop()
         if not isinstance(value, v.PLAIN) or not isinstance(specification, str):
-            raise Unsupported(f"text made of {v.shown(value)}")
+            raise Unsupported(f"text made of {v.describe(value)}")
         if len(specification) > 8 or any(len(n) > 2 for n in specification.split(".")):
             raise Unsupported(f"text formatted as {specification!r:.20}")
         try:
@@ -353,7 +353,7 @@ class _Frame:
         """Take what is to be cut in parts; a tensor is cut along its first axis."""
         value = self.pop()
         if not isinstance(value, Value):
-            return v.listed(value)
+            return v.list_elements(value)
         known = value.shape[0] if value.shape else None
         if not isinstance(known, int) or (wanted is not None and known != wanted):
             raise Unsupported("a tensor cut in parts along an axis of unknown size")
@@ -391,12 +391,12 @@ class _Frame:
                 raise Unsupported("a loop over a tensor's axis of unknown size")
             self.stack.append(iter(self.parts(known)))
             return
-        self.stack[-1] = value if isinstance(value, Iterator) else iter(v.listed(value))
+        self.stack[-1] = value if isinstance(value, Iterator) else iter(v.list_elements(value))
 
     def next(self, step: Step) -> None:
         found = self.peek(1)
         if not isinstance(found, Iterator):
-            raise Unsupported(f"a loop over {v.shown(found)}")
+            raise Unsupported(f"a loop over {v.describe(found)}")
         for value in found:
             self.stack.append(v.python(value))
             return
@@ -425,7 +425,7 @@ class _Frame:
         del step
         scope = self.pop()
         if not isinstance(scope, v.Scope):
-            raise Unsupported(f"with {v.shown(scope)}")
+            raise Unsupported(f"with {v.describe(scope)}")
         self.stack += [v.Method(scope, "__exit__"), scope]
 
     def fail(self, step: Step) -> None:
@@ -481,7 +481,7 @@ def _built(kind: str, values: list[Any]) -> Any:
 
 def _hashable(value: Any) -> Any:
     if not isinstance(value, (*v.PLAIN, Named)):
-        raise Unsupported(f"{v.shown(value)} in a set, or as a key")
+        raise Unsupported(f"{v.describe(value)} in a set, or as a key")
     return value
 
 

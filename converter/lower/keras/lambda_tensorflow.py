@@ -20,7 +20,7 @@ from converter.lower.keras.table import (
     Unsupported,
     operation,
 )
-from converter.lower.keras.tensorflow_ops.operands import alike, known_axis
+from converter.lower.keras.tensorflow_ops.operands import known_axis, same_dtype
 from converter.lower.ops.einsum import contract
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -164,7 +164,7 @@ def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
     """Einstein's sum."""
     if not isinstance(equation, str) or not inputs:
         raise Unsupported("einsum without an equation")
-    operands = alike(op, *inputs)
+    operands = same_dtype(op, *inputs)
     shape = einsum_shape(equation.replace(" ", ""), *operands)
     return contract(op, equation.replace(" ", ""), *operands, shape=shape)
 
@@ -172,7 +172,9 @@ def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
 @operation(TF_CALLED, "meshgrid")
 def meshgrid(op: Builder, *vectors: Any, indexing: str = "xy") -> list[Value]:
     """For each vector a tensor that varies along an axis of its own."""
-    made: list[Value] = OPERATIONS["Meshgrid"].handler(op, *alike(op, *vectors), indexing=indexing)
+    made: list[Value] = OPERATIONS["Meshgrid"].handler(
+        op, *same_dtype(op, *vectors), indexing=indexing
+    )
     return made
 
 
@@ -195,7 +197,7 @@ def l2_loss(op: Builder, t: Any) -> Value:
 # -- random numbers --------------------------------------------------------------------------------
 
 
-def drawn(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -> Value:
+def draw(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -> Value:
     """Return numbers that ONNX draws: others than TensorFlow's, of the same distribution."""
     if dtype not in ("float32", "float64"):
         raise Unsupported(f"random numbers of {dtype}")
@@ -218,10 +220,10 @@ def random_normal(
 ) -> Value:  # fmt: skip
     """Normal numbers: others than TensorFlow's."""
     del seed
-    numbers = drawn(op, "RandomNormal", shape, dtype or "float32", mean=0.0, scale=1.0)
+    numbers = draw(op, "RandomNormal", shape, dtype or "float32", mean=0.0, scale=1.0)
     spread = stddev if std is None else std
-    wide = numbers if spread == 1.0 else op.mul(*alike(op, numbers, spread))
-    return wide if mean == 0.0 else op.add(*alike(op, wide, mean))
+    wide = numbers if spread == 1.0 else op.mul(*same_dtype(op, numbers, spread))
+    return wide if mean == 0.0 else op.add(*same_dtype(op, wide, mean))
 
 
 @operation(TF_CALLED, "random_uniform", "random.uniform")
@@ -235,7 +237,7 @@ def random_uniform(
     low, high = (0.0 if minval is None else minval), (1.0 if maxval is None else maxval)
     if isinstance(low, Value) or isinstance(high, Value):
         raise Unsupported("random numbers between bounds that are computed")
-    return drawn(op, "RandomUniform", shape, dtype or "float32", low=float(low), high=float(high))
+    return draw(op, "RandomUniform", shape, dtype or "float32", low=float(low), high=float(high))
 
 
 @operation(BACKEND_FUNCTIONS, "random_binomial", "random_bernoulli")
@@ -244,18 +246,18 @@ def random_binomial(
 ) -> Value:
     """1 as often as p says, else 0: others than TensorFlow's."""
     del seed
-    shares = drawn(op, "RandomUniform", shape, "float32", low=0.0, high=1.0)
+    shares = draw(op, "RandomUniform", shape, "float32", low=0.0, high=1.0)
     return op.cast(op.elementwise("LessOrEqual", shares, p), dtype or "float32")
 
 
-def dropped(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
+def drop_elements(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
     """Return x / (1 - rate), with zeros as often as the rate says: where it is called, always."""
     value = tensor(op, x)
     if noise_shape is not None or not isinstance(rate, int | float) or not 0 <= rate < 1:
         raise Unsupported("dropout of a rate or a shape that is computed")
     if rate == 0:
         return value
-    shares = drawn(op, "RandomUniform", function(op, "shape", value), "float32", low=0.0, high=1.0)
+    shares = draw(op, "RandomUniform", function(op, "shape", value), "float32", low=0.0, high=1.0)
     kept = op.elementwise("GreaterOrEqual", shares, rate)
     return op.where(kept, op.div(value, 1.0 - rate), op.constant(0.0, value.dtype))
 
@@ -264,7 +266,7 @@ def dropped(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
 def dropout(op: Builder, x: Any, level: Any, noise_shape: Any = None, seed: Any = None) -> Value:
     """X with zeros at random, in inference too: at other places than TensorFlow's."""
     del seed
-    return dropped(op, x, level, noise_shape)
+    return drop_elements(op, x, level, noise_shape)
 
 
 @operation(TF_CALLED, "dropout")
@@ -280,4 +282,4 @@ def dropout_of_tensorflow(
         rate, keep_prob = (part, None) if tensorflow >= 2 else (None, part)
     if rate is None and isinstance(keep_prob, int | float):
         rate = 1 - keep_prob
-    return dropped(op, x, rate, noise_shape)
+    return drop_elements(op, x, rate, noise_shape)

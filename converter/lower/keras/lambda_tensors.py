@@ -45,7 +45,7 @@ def check_operands(a: Any, b: Any) -> None:
     """Raise where TensorFlow would: a fraction that meets integers, other dtypes."""
     for one, other in ((a, b), (b, a)):
         if not isinstance(one, Value | int | float | list | tuple | np.ndarray):
-            raise Unsupported(f"a tensor and {v.shown(one)}")
+            raise Unsupported(f"a tensor and {v.describe(one)}")
         if isinstance(one, list | tuple):
             v.count(one)
         whole = isinstance(other, Value) and not other.is_float and other.dtype != "complex64"
@@ -108,7 +108,7 @@ def item(op: Builder, x: Value, key: Any) -> Any:
             if isinstance(bound, Value) and (bound.is_float or bound.rank > 0):
                 raise Unsupported("an index that is a tensor of more than one number")
             if not whole and bound is not None and bound is not ...:
-                raise Unsupported(f"a tensor's [{v.shown(bound)}]")
+                raise Unsupported(f"a tensor's [{v.describe(bound)}]")
     if sum(part is not None and part is not ... for part in places) > x.rank:
         raise Unsupported(f"{len(places)} indices for a tensor of {x.rank} axes")
     plain = all(p is not ... and p is not None for p in places)

@@ -111,7 +111,7 @@ class Scope:
     """What ``with`` enters and leaves, to no effect on numbers: a scope of names, a device."""
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """Return a value for a message."""
     if isinstance(value, Value):
         return "a tensor"
@@ -120,7 +120,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Closure):
         return f"function {value.code.name}"
     if isinstance(value, Method):
-        return f"method {value.name} of {shown(value.of)}"
+        return f"method {value.name} of {describe(value.of)}"
     if isinstance(value, bool | int | float | str | None):
         return f"{value!r:.40}"
     return f"a {type(value).__name__}"
@@ -160,7 +160,7 @@ def count(value: Any, most: int = MOST_ELEMENTS) -> int:
     return found
 
 
-def listed(value: Any) -> list[Any]:
+def list_elements(value: Any) -> list[Any]:
     """Return the elements of what can be looked through.
 
     Raises:
@@ -184,7 +184,7 @@ def listed(value: Any) -> list[Any]:
         if len(value) > MOST_ELEMENTS:
             raise Unsupported(f"more than {MOST_ELEMENTS} elements")
         return list(value)
-    raise Unsupported(f"going over {shown(value)}")
+    raise Unsupported(f"going over {describe(value)}")
 
 
 def truth(value: Any) -> bool:
@@ -233,11 +233,11 @@ def binary(sign: str, a: Any, b: Any) -> Any:
     """
     for value in (a, b):
         if not isinstance(value, (*PLAIN, list, tuple, set, frozenset, np.ndarray)):
-            raise Unsupported(f"{shown(a)} {sign} {shown(b)}")
+            raise Unsupported(f"{describe(a)} {sign} {describe(b)}")
     sequences = isinstance(a, list | tuple) and isinstance(b, list | tuple)
     if sign == "+" and sequences and Sizes in (type(a), type(b)):
         a, b = Sizes(a), Sizes(b)  # TensorFlow's shapes take both
-    _bounded(sign, a, b)
+    _check_bounds(sign, a, b)
     try:
         result = BINARY[sign](a, b)
     except FAULTS as e:
@@ -245,14 +245,14 @@ def binary(sign: str, a: Any, b: Any) -> Any:
         raise (
             Unsupported("arithmetic with a size that is not known")
             if none
-            else fault(f"{shown(a)} {sign} {shown(b)}", e)
+            else fault(f"{describe(a)} {sign} {describe(b)}", e)
         ) from e
     if isinstance(result, int) and result.bit_length() > MOST_BITS:
         raise Unsupported(f"an integer of {result.bit_length()} bits")
     return Sizes(result) if isinstance(a, Sizes) and isinstance(result, tuple) else python(result)
 
 
-def _bounded(sign: str, a: Any, b: Any) -> None:
+def _check_bounds(sign: str, a: Any, b: Any) -> None:
     """Raise where a result would be larger than what code has any use for."""
     if sign in ("**", "<<") and isinstance(a, int) and isinstance(b, int):
         grown = a.bit_length() * max(b, 0) if sign == "**" else a.bit_length() + max(b, 0)
@@ -289,7 +289,7 @@ def unary(sign: str, value: Any) -> Any:
         Unsupported: It refuses.
     """
     if not isinstance(value, int | float | complex | np.ndarray):
-        raise Unsupported(f"{sign}{shown(value)}")
+        raise Unsupported(f"{sign}{describe(value)}")
     return UNARY[sign](value)
 
 
@@ -307,11 +307,11 @@ def compare(sign: str, a: Any, b: Any) -> Any:
             if any(isinstance(v, Value) for v in (a, *(b if isinstance(b, list | tuple) else ()))):
                 raise Unsupported("looking for a tensor")
             if not isinstance(b, str | bytes | list | tuple | set | frozenset | Mapping | range):
-                raise Unsupported(f"{sign} {shown(b)}")
+                raise Unsupported(f"{sign} {describe(b)}")
             return (a in b) == (sign == "in")
         result = COMPARE[sign](a, b)
     except FAULTS as e:
-        raise fault(f"{shown(a)} {sign} {shown(b)}", e) from e
+        raise fault(f"{describe(a)} {sign} {describe(b)}", e) from e
     return python(result)
 
 

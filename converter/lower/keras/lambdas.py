@@ -17,7 +17,7 @@ from converter.lower.keras.activations import LAMBDA, activation
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
-from converter.lower.keras.lambda_values import Cell, Closure, Spent, listed
+from converter.lower.keras.lambda_values import Cell, Closure, Spent, list_elements
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
@@ -37,10 +37,10 @@ def lambda_(
     del output_shape, output_shape_type, output_shape_module, function_type, module
     del mask_type, mask_module
     names = Names(op, w, Setting(*setting))
-    if name := named_function(function):
+    if name := function_name(function):
         raise Unsupported(f"its function {name} is not in the file")
     called = closure_of(function)
-    given = {name: recorded(value) for name, value in (arguments or {}).items()}
+    given = {name: read_argument(value) for name, value in (arguments or {}).items()}
     code = called.code
     if "mask" in (*code.positional[1:], *code.keyword_only):
         given["mask"] = mask
@@ -104,28 +104,28 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def recorded(value: Any) -> Any:
+def read_argument(value: Any) -> Any:
     """Return one of a Lambda's arguments as it was: Keras 2 and 3 write arrays as dicts.
 
     Raises:
         Unsupported: It is an object.
     """
     if isinstance(value, list):
-        return [recorded(part) for part in value]
+        return [read_argument(part) for part in value]
     if not isinstance(value, Mapping):
         return value
     kind, inside = value.get("class_name"), value.get("config")
     if value.get("type") == "ndarray" and "value" in value:
         return _array(value["value"], None)
     if kind == "__tuple__" and isinstance(value.get("items"), list):
-        return tuple(recorded(part) for part in value["items"])
+        return tuple(read_argument(part) for part in value["items"])
     if kind in ("__numpy__", "__tensor__") and isinstance(inside, Mapping):
         return _array(inside.get("value"), str(inside.get("dtype")))
     if is_function(value):
         return closure_of(value)
     if kind is not None:
         raise Unsupported(f"an argument that is a {kind!s:.40}")
-    return {str(key): recorded(part) for key, part in value.items()}
+    return {str(key): read_argument(part) for key, part in value.items()}
 
 
 def _array(value: Any, dtype: str | None) -> np.ndarray:
@@ -140,7 +140,7 @@ def _array(value: Any, dtype: str | None) -> np.ndarray:
     return made
 
 
-def named_function(function: Any) -> str | None:
+def function_name(function: Any) -> str | None:
     """Return the name of a function that is recorded by it alone; None where its code is there."""
     if is_function(function):
         return None
@@ -157,7 +157,7 @@ def _tensors(op: Builder, result: Any) -> Any:
     if isinstance(result, Value):
         return result
     if isinstance(result, list | tuple):
-        return [_tensors(op, part) for part in listed(result)]
+        return [_tensors(op, part) for part in list_elements(result)]
     if isinstance(result, bool | int | float | np.ndarray):
         return tensor(op, result)
     raise Unsupported(f"its function gives a {type(result).__name__}")

@@ -20,7 +20,7 @@ from converter.lower.keras import (
 )
 from converter.lower.keras.behaviour_notes import since
 from converter.lower.keras.builder import KerasBuilder
-from converter.lower.keras.fold_time import ON_STEPS, folded, unfolded
+from converter.lower.keras.fold_time import ON_STEPS, fold_steps, unfold_steps
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -34,8 +34,8 @@ from converter.lower.keras.model import (
 from converter.lower.keras.table import Masked, Roles, Row, Unsupported, compute_dtype, roles_of
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.unsupported_layers import find_unsupported, report_unsupported
-from converter.lower.keras.version_upgrades import age_of, normalised
-from converter.lower.keras.weight_mapping import Path, owned, unrecorded_backend
+from converter.lower.keras.version_upgrades import age_of, normalize
+from converter.lower.keras.weight_mapping import Path, infer_backend, map_weights
 from converter.lower.keras.whole_numbers import as_taken
 from converter.lower.unsupported import Finding
 from converter.lower.values import Value
@@ -75,7 +75,7 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     modules = Modules(trust, legacy=is_legacy(bundle, model))
     report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
-    walk = _Walk(KerasBuilder(graph, bundle.weights), owned(model, bundle.weights), modules)
+    walk = _Walk(KerasBuilder(graph, bundle.weights), map_weights(model, bundle.weights), modules)
     walk.run(model)
     report_unsupported(walk.findings)
     found = needed(graph)
@@ -110,14 +110,14 @@ def model_of(bundle: Bundle) -> Model:
     recorded = bundle.metadata.recorded
     version, backend = str(recorded.get("keras_version", "")), recorded.get("backend")
     if backend is None and version.split(".")[0] in ("", "0", "1"):
-        backend = unrecorded_backend(bundle.weights)
+        backend = infer_backend(bundle.weights)
     config = bundle.topology.content
     model = parse(config)
     if bundle.assets:
         from converter.lower.keras import lookup
 
         model = lookup.vocabularies(model, config, bundle.assets)
-    return normalised(model, version, str(backend or "") or None)
+    return normalize(model, version, str(backend or "") or None)
 
 
 def is_legacy(bundle: Bundle, model: Model) -> bool:
@@ -249,8 +249,8 @@ class _Walk:
     def _call_layer(
         self, layer: Layer, path: Path, call: Call, made: "Mapping[Reference, _Made]"
     ) -> "list[_Made]":
-        arguments = [_filled(part, made) for part in call.arguments]
-        keywords = {key: _filled(part, made) for key, part in call.keywords.items()}
+        arguments = [_fill(part, made) for part in call.arguments]
+        keywords = {key: _fill(part, made) for key, part in call.keywords.items()}
         given = [made[r] for r in references(call.arguments)]
         if layer.model is not None and layer.class_name in ON_STEPS:
             return self._call_on_steps(layer, layer.model, path, given)
@@ -282,13 +282,14 @@ class _Walk:
         self, layer: Layer, model: Model, path: Path, given: "Sequence[_Made]"
     ) -> "list[_Made]":
         x, mask = given[0].value, given[0].mask
-        values = [folded(self.op, m.value) for m in given]
-        masks = [None if m.mask is None else folded(self.op, m.mask) for m in given]
+        values = [fold_steps(self.op, m.value) for m in given]
+        masks = [None if m.mask is None else fold_steps(self.op, m.mask) for m in given]
         inside = [_Made(v, m) for v, m in zip(values, masks, strict=True)]
         made = self._call_inner(model, path, inside)
         mask_after = ON_STEPS[layer.class_name]
         return [
-            _Made(unfolded(self.op, m.value, x), mask_after(self.op, x, mask, m.mask)) for m in made
+            _Made(unfold_steps(self.op, m.value, x), mask_after(self.op, x, mask, m.mask))
+            for m in made
         ]
 
     def _call_class(
@@ -372,7 +373,7 @@ class _Walk:
             alone = len(masks) == 1 and not any(isinstance(v, Value) for v in _flat(keywords))
             settings["mask"] = masks[0] if alone else masks
         if row.takes_structure:
-            given_as = [self._structured(part, roles.dtype) for part in arguments]
+            given_as = [self._cast_structure(part, roles.dtype) for part in arguments]
             settings["structure"] = given_as[0] if len(given_as) == 1 else given_as
         tensors = [
             as_taken(self.op, row, layer.class_name, settings, v, roles.dtype)
@@ -384,14 +385,14 @@ class _Walk:
             outputs = list(_flat(result.value))
             own = [result.mask] if isinstance(result.mask, Value | None) else result.mask
             return [_Made(v, m) for v, m in zip_longest(outputs, own)]
-        mask = self._passed_on(row.mask, masks)
+        mask = self._propagate_mask(row.mask, masks)
         return [_Made(v, mask) for v in _flat(result)]
 
-    def _structured(self, value: Any, dtype: str | None) -> Any:
+    def _cast_structure(self, value: Any, dtype: str | None) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._structured(part, dtype) for key, part in value.items()}
+            return {key: self._cast_structure(part, dtype) for key, part in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self._structured(part, dtype) for part in value)
+            return type(value)(self._cast_structure(part, dtype) for part in value)
         return self._cast(value, dtype)
 
     def _cast(self, value: Any, dtype: str | None) -> Any:
@@ -401,7 +402,7 @@ class _Walk:
             return self.op.cast(value, dtype)
         return value
 
-    def _passed_on(self, rule: str, masks: "Sequence[Value | None]") -> Value | None:
+    def _propagate_mask(self, rule: str, masks: "Sequence[Value | None]") -> Value | None:
         if rule == "pass":
             return masks[0] if masks else None
         if rule == "merge" and masks and all(m is not None for m in masks):
@@ -432,15 +433,15 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _filled(structure: Any, made: Mapping[Reference, _Made]) -> Any:
+def _fill(structure: Any, made: Mapping[Reference, _Made]) -> Any:
     if isinstance(structure, Reference):
         return made[structure].value
     if isinstance(structure, Mapping):
-        return {key: _filled(part, made) for key, part in structure.items()}
+        return {key: _fill(part, made) for key, part in structure.items()}
     if isinstance(structure, tuple):
-        return tuple(_filled(part, made) for part in structure)
+        return tuple(_fill(part, made) for part in structure)
     if isinstance(structure, list):
-        return [_filled(part, made) for part in structure]
+        return [_fill(part, made) for part in structure]
     return structure
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
-from converter.lower.keras.operations.operands import promoted
+from converter.lower.keras.operations.operands import promote
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.ops.einsum import contract
 from converter.lower.ops.norm import unit
@@ -21,9 +21,9 @@ from converter.lower.values import Value
 Masks = Sequence[Value | None]
 
 
-def _aligned(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
+def _align(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
     """Return inputs of one rank and dtype: Keras puts axes of one element behind the batch."""
-    values = promoted(op, *values)
+    values = promote(op, *values)
     rank = max(v.rank for v in values)
     return [
         op.unsqueeze(v, list(range(1, 1 + rank - v.rank))) if v.rank < rank else v for v in values
@@ -34,7 +34,7 @@ def _list(mask: Any, count: int) -> Masks:
     return list(mask) if isinstance(mask, list | tuple) else [mask] * count
 
 
-def _joined(op: Builder, op_type: str, masks: Masks) -> Value | None:
+def _combine_masks(op: Builder, op_type: str, masks: Masks) -> Value | None:
     found = [m for m in masks if m is not None]
     return reduce(lambda a, b: op.elementwise(op_type, a, b), found) if found else None
 
@@ -45,11 +45,11 @@ def _of_whole_rank(values: Sequence[Value], masks: Masks) -> Masks:
     return [m if v.rank == rank else None for v, m in zip(values, masks, strict=True)]
 
 
-def _merged_mask(op: Builder, masks: Masks, rule: str) -> Value | None:
+def _merge_masks(op: Builder, masks: Masks, rule: str) -> Value | None:
     """Return the mask of a merge: of Keras 3 where all inputs have one, before where any has."""
     if rule == "all":
-        return _joined(op, "And", masks)
-    return None if any(m is None for m in masks) else _joined(op, "Or", masks)
+        return _combine_masks(op, "And", masks)
+    return None if any(m is None for m in masks) else _combine_masks(op, "Or", masks)
 
 
 @keras_layer(
@@ -60,8 +60,8 @@ def merge(
 ) -> Masked:  # fmt: skip
     """Tensors joined element by element."""
     del w
-    result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
-    return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
+    result = reduce(lambda a, b: op.elementwise(op_type, a, b), _align(op, values))
+    return Masked(result, _merge_masks(op, _list(mask, len(values)), masks))
 
 
 @keras_layer("Subtract")
@@ -70,20 +70,20 @@ def subtract(
 ) -> Masked:
     """A - b."""
     del w
-    a, b = _aligned(op, (a, b))
-    return Masked(op.sub(a, b), _merged_mask(op, _list(mask, 2), masks))
+    a, b = _align(op, (a, b))
+    return Masked(op.sub(a, b), _merge_masks(op, _list(mask, 2), masks))
 
 
 @keras_layer("Average")
 def average(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any") -> Masked:
     """The mean of the inputs."""
     del w
-    whole = reduce(op.add, _aligned(op, values))
+    whole = reduce(op.add, _align(op, values))
     if not whole.is_float:  # as TensorFlow divides integers
         small = whole.dtype in ("int8", "uint8", "int16", "uint16")
         whole = op.cast(whole, "float32" if small else "float64")
     result = op.div(whole, float(len(values)))
-    return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
+    return Masked(result, _merge_masks(op, _list(mask, len(values)), masks))
 
 
 @keras_layer(
@@ -96,12 +96,12 @@ def merge_extremes(
     """The extremes of tensors, element by element."""
     del w
     given = _list(mask, len(values))
-    whole = _merged_mask(op, given, masks)
+    whole = _merge_masks(op, given, masks)
     if masks == "all":
-        result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
+        result = reduce(lambda a, b: op.elementwise(op_type, a, b), _align(op, values))
         return Masked(result, whole)
     given = _of_whole_rank(values, given)
-    values = tuple(_aligned(op, values))
+    values = tuple(_align(op, values))
     result, seen = values[0], _over(op, values[0], given[0])
     for value, part in zip(values[1:], given[1:], strict=True):
         own = _over(op, value, part)
@@ -109,7 +109,7 @@ def merge_extremes(
         value = value if own is None else op.where(own, value, result)
         result = result if seen is None else op.where(seen, result, value)
         both = own is not None and seen is not None
-        seen = _joined(op, "Or", (seen, own)) if both else None
+        seen = _combine_masks(op, "Or", (seen, own)) if both else None
         result = op.elementwise(op_type, result, value)
     return Masked(result, whole)
 
@@ -119,15 +119,15 @@ def multiply(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str
     """The product of the inputs, of those that are not masked."""
     del w
     given = _list(mask, len(values))
-    whole = _merged_mask(op, given, masks)
+    whole = _merge_masks(op, given, masks)
     if masks == "all":
-        return Masked(reduce(op.mul, _aligned(op, values)), whole)
+        return Masked(reduce(op.mul, _align(op, values)), whole)
     given = _of_whole_rank(values, given)
-    values = tuple(_aligned(op, values))
+    values = tuple(_align(op, values))
     over = [_over(op, v, m) for v, m in zip(values, given, strict=True)]
     kept = [v if m is None else op.where(m, v, 1.0) for v, m in zip(values, over, strict=True)]
     result = reduce(op.mul, kept)
-    if None not in given and (seen := _joined(op, "Or", over)) is not None:
+    if None not in given and (seen := _combine_masks(op, "Or", over)) is not None:
         result = op.where(seen, result, 0.0)
     return Masked(result, whole)
 
@@ -147,7 +147,7 @@ def concatenate(
 ) -> Masked:
     """The inputs one after another along an axis."""
     del w
-    values = tuple(promoted(op, *values))
+    values = tuple(promote(op, *values))
     result = op.concat(values, axis)
     given = _list(mask, len(values))
     if all(m is None for m in given):
@@ -157,7 +157,7 @@ def concatenate(
     if place < values[0].rank - 1:
         return Masked(result, op.concat(whole, place))
     # Along the features each step has several masks, one of each input.
-    return Masked(result, _joined(op, "And" if masks == "all" else "Or", whole))
+    return Masked(result, _combine_masks(op, "And" if masks == "all" else "Or", whole))
 
 
 def _steps(op: Builder, value: Value, mask: Value | None) -> Value:
@@ -176,7 +176,7 @@ def dot(
 ) -> Value:  # fmt: skip
     """The product of two inputs summed over an axis of each, batch by batch."""
     del w
-    a, b = promoted(op, a, b)
+    a, b = promote(op, a, b)
     pair = [axes, axes] if isinstance(axes, int) else list(axes)
     i, j = a.axis(pair[0]), b.axis(pair[1])
     if 0 in (i, j):

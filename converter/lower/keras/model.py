@@ -131,11 +131,11 @@ def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
     module = entry.get("module")
     if module is None and package and entry["class_name"] not in REGISTERED:
         module = package  # Keras 2 writes "package>name" alone
-    model = _model(entry, name) if is_model(entry) else _wrapped(class_name, arguments, name)
+    model = _model(entry, name) if is_model(entry) else _wrap_model(class_name, arguments, name)
     return Layer(name, class_name, module, arguments, tuple(calls), model)
 
 
-def _wrapped(class_name: str, arguments: Mapping[str, Any], name: str) -> Model | None:
+def _wrap_model(class_name: str, arguments: Mapping[str, Any], name: str) -> Model | None:
     """Return a model that a wrapper calls on each step, as the only layer of one."""
     entry = arguments.get("layer")
     if class_name != "TimeDistributed" or not isinstance(entry, Mapping):
@@ -207,7 +207,7 @@ def _sequential(config: Mapping[str, Any], name: str) -> Model:
     for entry in config["layers"]:
         layer = _layer(entry, ())
         if last is None and isinstance(layer.config.get("layers"), list) and layer.model is None:
-            first, last = _merged(layer, layers)
+            first, last = _merge_sequential(layer, layers)
             continue
         if last is None and layer.class_name != "InputLayer":
             source = _input_for(layer, config)
@@ -234,7 +234,7 @@ def _sequential(config: Mapping[str, Any], name: str) -> Model:
     return Model(name, layers, first, last)
 
 
-def _merged(merge: Layer, layers: dict[str, Layer]) -> tuple[Any, Reference]:
+def _merge_sequential(merge: Layer, layers: dict[str, Layer]) -> tuple[Any, Reference]:
     """Add the models that a Sequential model of Keras 1 begins by merging; return both its ends."""
     inputs, outputs = [], []
     for entry in merge.config["layers"]:
@@ -310,7 +310,7 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
     outputs = _endpoints(config["output_layers"])
     nodes = [node for entry in config["layers"] for node in entry.get("inbound_nodes") or ()]
     by_keras_3 = any(isinstance(node, Mapping) and "args" in node for node in nodes)
-    layers, outputs = _counted(layers, outputs, by_keras_3=by_keras_3)
+    layers, outputs = _count_calls(layers, outputs, by_keras_3=by_keras_3)
     inputs = _begun(_endpoints(config["input_layers"]), layers)
     taken = set(references(inputs))
     calls = [(call.arguments, call.keywords) for layer in layers.values() for call in layer.calls]
@@ -320,7 +320,7 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
     return Model(name, layers, inputs, outputs)
 
 
-def _counted(
+def _count_calls(
     layers: Mapping[str, Layer], outputs: Any, *, by_keras_3: bool
 ) -> tuple[dict[str, Layer], Any]:
     """Return layers and outputs whose references count a nested model's calls as they are written.

@@ -10,7 +10,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
-from converter.lower.ops.norm import along, by_channel, moments, standardized, unit, wide
+from converter.lower.ops.norm import along, by_channel, moments, standardize, unit, wide
 from converter.lower.values import Value, inverse, total
 
 
@@ -70,7 +70,7 @@ def _without_history(
         spread = op.add(op.unary("Sqrt", op.add(variance, epsilon)), epsilon)
         result, axes = op.div(centred, spread), [x.rank - 1]
     elif mode == 2:
-        result = standardized(op, x, [i for i in range(x.rank) if i != axis], epsilon)
+        result = standardize(op, x, [i for i in range(x.rank) if i != axis], epsilon)
         axes = [axis]
     else:
         raise Unsupported(f"mode {mode}")
@@ -95,7 +95,7 @@ def layer_normalization(
     elif axes == [x.rank - 1] and single.dtype != "float64":  # its operator is of float32
         return op.cast(_layer_norm(op, w, single, epsilon, center, scale), x.dtype)
     else:
-        result = standardized(op, single, axes, epsilon)
+        result = standardize(op, single, axes, epsilon)
     if scale:
         result = op.mul(result, along(op, x, op.cast(w.exact("gamma"), single.dtype), axes))
     if center:
@@ -156,7 +156,7 @@ def group_normalization(
     rest = total(first.shape[2:])
     size = None if rest is None else rest * (channels // groups)
     cut = op.reshape(first, (first.shape[0], groups, size))
-    result = standardized(op, cut, [2], epsilon)
+    result = standardize(op, cut, [2], epsilon)
     result = op.transpose(op.emit(
         "Reshape", result, op.sizes_of(first, first.shape), dtype=first.dtype, shape=first.shape,
     ), inverse(order))  # fmt: skip

@@ -82,7 +82,7 @@ def _adaptive(
     sizes = [n for n in image.shape[2:] if isinstance(n, int)]
     even = [n // count if n % count == 0 else 1 for n, count in zip(sizes, counts, strict=True)]
     if any(k > 1 for k in even):
-        image = _pooled(op, image, op_type, even, even)
+        image = _pool(op, image, op_type, even, even)
     for axis, (n, count) in enumerate(zip(sizes, counts, strict=True)):
         if n % count == 0:
             continue
@@ -91,7 +91,7 @@ def _adaptive(
         parts, offsets, total = [], {}, 0
         for length in sorted(set(lengths)):
             kernel = [length if i == axis else 1 for i in range(len(counts))]
-            parts.append(_pooled(op, image, op_type, kernel, [1] * len(counts)))
+            parts.append(_pool(op, image, op_type, kernel, [1] * len(counts)))
             offsets[length] = total
             total += n - length + 1
         wanted = [offsets[length] + start for start, length in zip(starts, lengths, strict=True)]
@@ -100,9 +100,7 @@ def _adaptive(
     return as_given(op, image, data_format)
 
 
-def _pooled(
-    op: Builder, image: Value, op_type: str, kernel: list[int], strides: list[int]
-) -> Value:
+def _pool(op: Builder, image: Value, op_type: str, kernel: list[int], strides: list[int]) -> Value:
     """Pool windows of a channels-first image of known size."""
     spatial = zip(image.shape[2:], kernel, strides, strict=True)
     out = [(n - k) // s + 1 if isinstance(n, int) else None for n, k, s in spatial]

@@ -8,7 +8,7 @@ from typing import Any
 from converter.lower.builder import END, Builder
 from converter.lower.keras.table import Roles, keras_layer
 from converter.lower.ops.conv import as_given, channels_first, numbers
-from converter.lower.ops.resize import scaled
+from converter.lower.ops.resize import scale_up
 from converter.lower.values import Value
 
 
@@ -62,5 +62,5 @@ def up_sampling(
     """X with each spatial axis made larger by a whole factor."""
     del w
     image = channels_first(op, x, data_format)
-    result = scaled(op, image, numbers(size, x.rank - 2), interpolation)
+    result = scale_up(op, image, numbers(size, x.rank - 2), interpolation)
     return as_given(op, result, data_format)

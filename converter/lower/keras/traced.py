@@ -51,7 +51,7 @@ class Traced:
     weights: Sequence[TracedWeight]
 
 
-def matched(
+def match_variables(
     weights: Sequence[TracedWeight], own: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> list[str]:
     """Return which tensor each variable of a layer is: by place, by name, or by order.

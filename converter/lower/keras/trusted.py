@@ -34,8 +34,8 @@ from converter.lower.keras.table import (
     row_of,
 )
 from converter.lower.keras.traced import Traced, TracedWeight
-from converter.lower.keras.trusted_nodes import spliced
-from converter.lower.keras.version_upgrades import normalised
+from converter.lower.keras.trusted_nodes import splice
+from converter.lower.keras.version_upgrades import normalize
 from converter.lower.values import Value
 from formats.errors import CorruptError, DependencyError, UsageError
 
@@ -244,7 +244,7 @@ class Modules:
             raise UsageError(f"{what} failed: {answer.get('error')!s:.400}", where=w.layer)
         weights = {f"weight/{role}": tensor for role, tensor in w.tensors.items()}
         try:
-            return spliced(op, answer, values, weights)
+            return splice(op, answer, values, weights)
         except plain_graph.MalformedGraphError as e:
             raise UsageError(f"{what} builds no graph: {e}", where=w.layer) from e
 
@@ -280,7 +280,7 @@ class Modules:
             model = parse(answer["model"], subject.where)
             weights = tuple(TracedWeight(**w) for w in answer["weights"])
             return Traced(
-                normalised(model, str(answer["version"]), None),
+                normalize(model, str(answer["version"]), None),
                 int(answer["outputs"]),
                 tuple(answer["masks"]),
                 tuple(str(name) for name in answer["names"]),
@@ -330,7 +330,7 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
     other = os.environ.get(child.PYTHON_VARIABLE)
     answer: dict[str, Any] = {}
     for python in [sys.executable, *([other] if other else [])]:
-        answer, alias = _listed(trusted, python, legacy=legacy)
+        answer, alias = _list_contents(trusted, python, legacy=legacy)
         if "error" not in answer:
             file = answer.get("file")
             supply = Supply(
@@ -363,7 +363,7 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
     raise UsageError(f"{option}: cannot be imported: {answer['error']}", where=trusted.path)
 
 
-def _listed(trusted: Trusted, python: str, *, legacy: bool) -> tuple[dict[str, Any], bool]:
+def _list_contents(trusted: Trusted, python: str, *, legacy: bool) -> tuple[dict[str, Any], bool]:
     """Return what a module has, or why it cannot be imported; and whether keras was tf_keras."""
     question = {"task": "list", "modules": plain([trusted]), "legacy": legacy, "alias": False}
     answer: dict[str, Any] = _answer(trusted, question, python)["modules"][0]

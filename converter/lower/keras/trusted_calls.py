@@ -21,7 +21,7 @@ from converter.lower.keras.table import (
     Unsupported,
     is_authors,
 )
-from converter.lower.keras.traced import matched
+from converter.lower.keras.traced import match_variables
 from converter.lower.keras.trusted import Modules, Subject
 from converter.lower.values import Value
 
@@ -92,7 +92,7 @@ class Calls:
             Unsupported: It cannot be traced, has other weights, or does what we do not.
         """
         traced = self.modules.traced(subject, structure, given)
-        names = matched(traced.weights, own, op.weights)
+        names = match_variables(traced.weights, own, op.weights)
         inputs = [v for v, _ in given] + [mask for _, mask in given if mask is not None]
         by_input = {}
         weights: dict[Path, dict[str, str]] = {}
@@ -163,7 +163,7 @@ class Calls:
 
     def has_activation(self, spec: Any) -> bool:
         """Return whether a module stands for an activation, and not Keras."""
-        name, config = _named(spec)
+        name, config = _name_activation(spec)
         return name is not None and self._subject(name, config, spec) is not None
 
     def activation(self, op: Builder, x: Value, spec: Any) -> Value | None:
@@ -172,7 +172,7 @@ class Calls:
         Raises:
             Unsupported: It cannot be told whose it is; or what it does, we do not.
         """
-        name, config = _named(spec)
+        name, config = _name_activation(spec)
         found = None if name is None else self._subject(name, config, spec)
         if name is None or found is None:
             return None
@@ -224,7 +224,7 @@ def inner_layer(entry: Mapping[str, Any]) -> Layer:
     return Layer(str(arguments.get("name") or name), name, module, arguments, ())
 
 
-def _named(spec: Any) -> tuple[str | None, Mapping[str, Any] | None]:
+def _name_activation(spec: Any) -> tuple[str | None, Mapping[str, Any] | None]:
     """Return what an activation is called; of an object of the author's, its arguments too."""
     if isinstance(spec, str):
         return spec, None

@@ -31,7 +31,7 @@ API = "converter.lower.keras.api"
 def main(folder: Path) -> None:
     """Answer the question in the folder."""
     question = json.loads((folder / "question.json").read_text())
-    tasks = {"list": listed, "lower": lowered, "trace": traced, "states": states}
+    tasks = {"list": list_supplies, "lower": run_lowering, "trace": trace_code, "states": states}
     if question["legacy"] and find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # what tf.keras was then
     if question["alias"] and find_spec("tf_keras") is not None:
@@ -42,12 +42,12 @@ def main(folder: Path) -> None:
     (folder / "answer.json").write_text(json.dumps(answer))
 
 
-def listed(question: Mapping[str, Any]) -> dict[str, Any]:
+def list_supplies(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each module what it supplies, or why it cannot be imported."""
-    return {"modules": [_supplied(module, path) for module, path in question["modules"]]}
+    return {"modules": [_list_module(module, path) for module, path in question["modules"]]}
 
 
-def _supplied(module: str, path: str | None) -> dict[str, Any]:
+def _list_module(module: str, path: str | None) -> dict[str, Any]:
     before = set(_lowerings())
     try:
         loaded = load(module, path)
@@ -64,7 +64,7 @@ def _supplied(module: str, path: str | None) -> dict[str, Any]:
         },
         "classes": sorted(layer_classes(loaded)),
         "functions": sorted(functions(loaded)),
-        "registered": sorted(name for name, _ in _registered()),
+        "registered": sorted(name for name, _ in _list_registered()),
     }
 
 
@@ -79,7 +79,7 @@ OTHERS = (*KERASES, "tensorflow", "jax", "torch", "numpy", "converter", "builtin
 
 
 def _is_own(value: Any) -> bool:
-    return str(getattr(_unwrapped(value), "__module__", "")).split(".")[0] not in OTHERS
+    return str(getattr(_unwrap(value), "__module__", "")).split(".")[0] not in OTHERS
 
 
 def _bases() -> tuple[type, ...]:
@@ -89,7 +89,7 @@ def _bases() -> tuple[type, ...]:
     return tuple(base for base in found if base is not None)
 
 
-def _registered() -> Iterator[tuple[str, Any]]:
+def _list_registered() -> Iterator[tuple[str, Any]]:
     """Yield what has been registered with any Keras, under its full name."""
     for name in KERASES:
         saving = getattr(sys.modules.get(name), "saving", None)
@@ -100,7 +100,7 @@ def _registered() -> Iterator[tuple[str, Any]]:
 def layer_classes(module: Any) -> dict[str, Any]:
     """Return the layers and models that a module has and Keras has not, by class name."""
     bases = _bases()
-    values = [*vars(module).values(), *(value for _, value in _registered())]
+    values = [*vars(module).values(), *(value for _, value in _list_registered())]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, bases)]
     return {c.__name__: c for c in reversed(classes) if _is_own(c)}
 
@@ -108,10 +108,10 @@ def layer_classes(module: Any) -> dict[str, Any]:
 def _has_call(value: Any) -> bool:
     """Tell a function, and a class whose objects may be called as one."""
     is_class = isinstance(value, type) and "__call__" in vars(value)
-    return is_class or isinstance(_unwrapped(value), FunctionType)
+    return is_class or isinstance(_unwrap(value), FunctionType)
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """Return what tf.function has been put around."""
     return vars(value).get("_python_function", value) if hasattr(value, "__dict__") else value
 
@@ -124,9 +124,9 @@ def functions(module: Any) -> dict[str, Any]:
         for name, value in vars(module).items()
         if _is_own(value) and _has_call(value) and value not in rows
     }
-    registered = {name: value for name, value in _registered() if _is_own(value)}
+    registered = {name: value for name, value in _list_registered() if _is_own(value)}
     # Layers are registered as functions are: Activation(f) in place of f.
-    objects = {n: v for n, v in _registered() if isinstance(v, bases) and callable(v)}
+    objects = {n: v for n, v in _list_registered() if isinstance(v, bases) and callable(v)}
     found = {**named, **objects, **registered}
     return {
         name: value
@@ -135,7 +135,7 @@ def functions(module: Any) -> dict[str, Any]:
     }
 
 
-def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
+def run_lowering(question: Mapping[str, Any]) -> dict[str, Any]:
     """Call a lowering on values known by dtype and shape, and return what it built."""
     for module, path in question["modules"]:
         load(module, path)
@@ -194,12 +194,12 @@ def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def traced(question: Mapping[str, Any]) -> dict[str, Any]:
+def trace_code(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return what code of the modules does, as symbolic tensors record it."""
     from converter.lower.keras.trusted_trace import trace
 
     try:
-        return trace(question, _loaded(question))
+        return trace(question, _load_modules(question))
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": describe_error(e)}
 
@@ -209,12 +209,12 @@ def states(question: Mapping[str, Any]) -> dict[str, Any]:
     from converter.lower.keras.trusted_trace import state_sizes
 
     try:
-        return state_sizes(question, _loaded(question))
+        return state_sizes(question, _load_modules(question))
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": describe_error(e)}
 
 
-def _loaded(question: Mapping[str, Any]) -> Any:
+def _load_modules(question: Mapping[str, Any]) -> Any:
     from converter.lower.keras.trusted_trace import Supplied
 
     modules = [load(module, path) for module, path in question["modules"]]

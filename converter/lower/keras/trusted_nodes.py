@@ -12,7 +12,7 @@ from converter.lower.keras.table import Masked
 from converter.lower.values import Value
 
 
-def spliced(
+def splice(
     op: Builder, answer: Mapping[str, Any], values: Sequence[Value], weights: Mapping[str, str]
 ) -> Any:
     """Put the nodes of an answer into the graph, and return the values that a handler would.
@@ -35,7 +35,7 @@ def spliced(
             node.op_type,
             [names[name] if name else None for name in node.inputs],
             [(graph.specs[n].dtype, graph.specs[n].shape) for n in node.outputs],
-            attributes={k: _renamed(op, v, known) for k, v in node.attributes.items()},
+            attributes={k: _rename(op, v, known) for k, v in node.attributes.items()},
             domain=node.domain,
         )
         names.update(zip(node.outputs, made, strict=True))
@@ -79,7 +79,7 @@ def _check(graph: Graph, op: Builder, weights: Mapping[str, str]) -> None:
         raise plain_graph.MalformedGraphError(problem)
 
 
-def _renamed(op: Builder, value: Attribute, known: Mapping[str, str]) -> Attribute:
+def _rename(op: Builder, value: Attribute, known: Mapping[str, str]) -> Attribute:
     """Return an attribute whose graph, if it is one, has names that nothing else has."""
     if not isinstance(value, Graph):
         return value
@@ -94,7 +94,7 @@ def _renamed(op: Builder, value: Attribute, known: Mapping[str, str]) -> Attribu
             n.op_type,
             [names[i] if i else "" for i in n.inputs],
             [names[o] for o in n.outputs],
-            {k: _renamed(op, v, names) for k, v in n.attributes.items()},
+            {k: _rename(op, v, names) for k, v in n.attributes.items()},
             op.unique(n.op_type),
             n.domain,
         )

@@ -21,13 +21,13 @@ MAX_CONSTANT = 1 << 20  # elements
 FLAT = ("Functional", "Sequential", "Model")  # Keras's own that others' layers may be in
 
 
-def filled(part: Any, tensors: Sequence[Any]) -> Any:
+def fill_structure(part: Any, tensors: Sequence[Any]) -> Any:
     """Return the structure of a call with its tensors in it."""
     if isinstance(part, dict) and set(part) == {"__value__"}:
         return tensors[part["__value__"]]
     if isinstance(part, dict):
-        return {key: filled(inner, tensors) for key, inner in part.items()}
-    return [filled(inner, tensors) for inner in part] if isinstance(part, list) else part
+        return {key: fill_structure(inner, tensors) for key, inner in part.items()}
+    return [fill_structure(inner, tensors) for inner in part] if isinstance(part, list) else part
 
 
 def _plain(dtype: str) -> str:
@@ -60,8 +60,8 @@ class Traced:
                 name = f"mask_{len(self.masks)}"
                 self.masks.append(keras.Input(batch_shape=mask, dtype="bool", name=name))
                 self.set_mask(tensor, self.masks[-1])
-        self.arguments = filled(question["arguments"], self.tensors)
-        self.keywords = filled(question["keywords"], self.tensors)
+        self.arguments = fill_structure(question["arguments"], self.tensors)
+        self.keywords = fill_structure(question["keywords"], self.tensors)
         self.weights: dict[int, Any] = {}  # id of a variable -> its symbolic tensor
         self.names: dict[int, str] = {}  # id of a layer or operation -> its name here
         self.calls: dict[int, list[Any]] = {}  # id of one -> its nodes
@@ -256,7 +256,7 @@ class Traced:
 
     def _described(self) -> Iterator[dict[str, Any]]:
         """Yield every variable: how each of Keras's formats finds it, and what it is here."""
-        places = stored(self.layer)
+        places = storage_paths(self.layer)
         inner = {}
         for operation in self.operations:
             for variable in getattr(operation, "variables", ()):
@@ -305,7 +305,7 @@ BOOKS = (
 )  # fmt: skip
 
 
-def stored(layer: Any) -> dict[int, str]:
+def storage_paths(layer: Any) -> dict[int, str]:
     """Return where a weight store keeps each variable, below the layer: id → path and number."""
     library = import_module("keras.src.saving.saving_lib")
     found: dict[int, str] = {}

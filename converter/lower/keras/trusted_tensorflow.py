@@ -250,7 +250,7 @@ class Graph:
         if call.masks and call.masks[0] is not None and "mask" not in keywords:
             keywords["mask"] = self._given(call.masks[0])
         if id(layer) not in self._names:
-            config = _serialised(self.keras, layer)
+            config = _serialize(self.keras, layer)
             name = self._entered(id(layer), type(layer).__name__, config, layer)
             for variable in layer.variables:
                 self.owners[id(raw(variable))] = name, role(variable, layer.name)
@@ -340,7 +340,7 @@ def _below(kind: type) -> Iterator[type]:
         yield from _below(inner)
 
 
-def _serialised(keras: Any, layer: Any) -> Any:
+def _serialize(keras: Any, layer: Any) -> Any:
     """Return the configuration of a layer, layers and functions in it included."""
     return keras.saving.serialize_keras_object(layer)["config"]
 

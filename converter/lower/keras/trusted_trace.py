@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from converter.child.describe_error import describe_error
-from converter.lower.keras.trusted_symbolic import Traced, filled, names, stored
+from converter.lower.keras.trusted_symbolic import Traced, fill_structure, names, storage_paths
 from converter.lower.keras.trusted_tensorflow import Graph, Untraceable, dtype_of, raw, role
 
 STATE = "seed_generator_state"  # of random numbers, which no inference needs
@@ -222,8 +222,8 @@ def _of_tensorflow(
         for (_, _, mask), tensor in zip(values, tensors, strict=False):
             if mask is not None:
                 tensor._keras_mask = next(rest)
-        arguments = filled(question["arguments"], tensors)
-        keywords = filled(question["keywords"], tensors)
+        arguments = fill_structure(question["arguments"], tensors)
+        keywords = fill_structure(question["keywords"], tensors)
         listed = arguments if isinstance(arguments, list) else [arguments]
         results = layer(*listed, **keywords)
         flat = import_module("tensorflow").nest.flatten(results)
@@ -242,7 +242,7 @@ def _of_tensorflow(
         "outputs": len(graph.outputs),
         "masks": [m is not None for m in masks],
         "names": called,
-        "weights": list(_described(subject, layer, graph)),
+        "weights": list(_describe_variables(subject, layer, graph)),
     }
 
 
@@ -258,13 +258,13 @@ def _disturb(layer: Any) -> None:
             variable.assign((old + noise).astype(old.dtype))
 
 
-def _described(subject: _Subject, layer: Any, graph: Graph) -> Iterator[dict[str, Any]]:
+def _describe_variables(subject: _Subject, layer: Any, graph: Graph) -> Iterator[dict[str, Any]]:
     """Yield every variable: how each of Keras's formats finds it, and what it is in the graph."""
     if not hasattr(layer, "variables"):
         if graph.weights:
             raise Untraceable("has weights, and is no layer")
         return
-    places = _stored_by_value(layer) if subject.is_legacy else stored(layer)
+    places = _find_by_value(layer) if subject.is_legacy else storage_paths(layer)
     for variable in [*layer.trainable_variables, *layer.non_trainable_variables]:
         path = role(variable, layer.name)
         if path.endswith(STATE):
@@ -283,7 +283,7 @@ def _described(subject: _Subject, layer: Any, graph: Graph) -> Iterator[dict[str
         }
 
 
-def _stored_by_value(layer: Any) -> dict[int, str]:
+def _find_by_value(layer: Any) -> dict[int, str]:
     """Return where tf_keras stores each variable in .keras, which tells of none but its value."""
     library = import_module("tf_keras.src.saving.saving_lib")
     found: dict[int, str] = {}

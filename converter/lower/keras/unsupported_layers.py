@@ -33,11 +33,11 @@ SHOWN = 60  # characters of an argument
 
 def why_not(config: Mapping[str, Any]) -> str | None:
     """Return why a Lambda's function cannot be read, or None where it can."""
-    from converter.lower.keras.lambdas import closure_of, named_function
+    from converter.lower.keras.lambdas import closure_of, function_name
 
     function = config.get("function")
     try:
-        name = named_function(function)
+        name = function_name(function)
         if name is not None:
             return f"its function {name} is not in the file"
         closure_of(function)

@@ -56,7 +56,7 @@ def rule(function: Rule) -> Rule:
     return function
 
 
-def normalised(model: Model, version: str, backend: str | None = None) -> Model:
+def normalize(model: Model, version: str, backend: str | None = None) -> Model:
     """Return a model in today's words.
 
     Args:
@@ -72,14 +72,14 @@ def _in_words_of_today(model: Model, age: Age) -> Model:
     layers = {}
     for name, recorded in model.layers.items():
         layer = place_tensors(recorded)
-        now = layer if layer.class_name in MODELS else _applied(layer, age)
+        now = layer if layer.class_name in MODELS else _apply_rules(layer, age)
         if layer.model is not None:
             now = replace(now, model=_in_words_of_today(layer.model, age))
         layers[name] = now
     return replace(model, layers=layers)
 
 
-def _applied(layer: Layer, age: Age) -> Layer:
+def _apply_rules(layer: Layer, age: Age) -> Layer:
     config = {
         key: _inner(value, age) if key in INNER or key == "cells" else value
         for key, value in layer.config.items()
@@ -100,7 +100,7 @@ def _inner(entry: Any, age: Age) -> Any:
     module = entry.get("module")
     if module is None and package and entry["class_name"] not in REGISTERED:
         module = package
-    layer = _applied(Layer("", name, module, entry["config"], ()), age)
+    layer = _apply_rules(Layer("", name, module, entry["config"], ()), age)
     words = {"class_name": layer.class_name, "module": layer.module, "config": layer.config}
     return {**entry, **words}
 

@@ -14,7 +14,7 @@ from formats.keras.variable_names import Object, variables
 Path = tuple[str, ...]  # names of the models around a layer, and its own
 
 
-def unrecorded_backend(weights: Mapping[str, Tensor]) -> str | None:
+def infer_backend(weights: Mapping[str, Tensor]) -> str | None:
     """Return the backend of a whole model in HDF5 by how its weights are called there.
 
     Keras 1 recorded no backend. TensorFlow ends the names of its variables with the number of an
@@ -35,7 +35,7 @@ def layers_of(model: Model, above: Path = ()) -> Iterator[tuple[Path, Layer]]:
             yield (*above, name), layer
 
 
-def owned(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[str, str]]:
+def map_weights(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[str, str]]:
     """Return for each layer its tensors: role, below the layer → name in the bundle."""
     layers = dict(layers_of(model))
     by_label: dict[str, list[Path]] = {}

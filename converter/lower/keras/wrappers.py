@@ -9,7 +9,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.cells import CELLS, Cell, flattened
-from converter.lower.keras.fold_time import folded, mask_as_given, mask_of_steps, unfolded
+from converter.lower.keras.fold_time import fold_steps, mask_as_given, mask_of_steps, unfold_steps
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.recurrent import (
     Loop,
@@ -169,11 +169,11 @@ def _on_steps(
 ) -> Masked:  # fmt: skip
     x = tensors[0]
     mask = mask if isinstance(mask, Value | None) else mask[0]
-    inner = None if mask is None else folded(op, mask)
-    steps = [folded(op, t) for t in tensors]
+    inner = None if mask is None else fold_steps(op, mask)
+    steps = [fold_steps(op, t) for t in tensors]
     made = call_layer(op, _inside(op, w, layer), layer, *steps, mask=inner)
     made = made if isinstance(made, Masked) else Masked(made, None)
-    outputs = [unfolded(op, v, x) for v in flattened(made.value)]
+    outputs = [unfold_steps(op, v, x) for v in flattened(made.value)]
     return Masked(outputs, mask_after(op, x, mask, made.mask))
 
 

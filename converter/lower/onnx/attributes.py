@@ -85,7 +85,7 @@ def attribute(
         return [float(v) for v in value]
     if name == "strings":
         return _texts(value)
-    return Encoded(kind, number, _encoded(name, value, where, member))
+    return Encoded(kind, number, _encode(name, value, where, member))
 
 
 def _kind(proto: Message, where: str) -> int:
@@ -98,7 +98,7 @@ def _kind(proto: Message, where: str) -> int:
     raise CorruptError(f"an attribute of type {proto.type} without a value", where=where)
 
 
-def _encoded(name: str, value: Any, where: str, member: Opener) -> tuple[bytes, ...]:
+def _encode(name: str, value: Any, where: str, member: Opener) -> tuple[bytes, ...]:
     if name in ("tp", "type_protos"):
         return tuple(type_bytes(v, where) for v in ([value] if name == "tp" else value))
     if name == "tensors":

@@ -38,7 +38,7 @@ class Function:
     defaults: Mapping[str, Attribute] = field(default_factory=dict)
 
 
-def inlined(graph: Graph, functions: Mapping[Key, Function], limits: Limits) -> Graph:
+def inline_functions(graph: Graph, functions: Mapping[Key, Function], limits: Limits) -> Graph:
     """Return a graph in which no node calls a function.
 
     Raises:

@@ -15,7 +15,7 @@ import numpy as np
 from converter.lower.graph import Folded, Graph, Node, Spec
 from converter.lower.onnx.attributes import Opener, Reference, attribute, spec
 from converter.lower.onnx.dtypes import infer_dtypes
-from converter.lower.onnx.functions import Call, Function, Key, inlined
+from converter.lower.onnx.functions import Call, Function, Key, inline_functions
 from converter.lower.onnx.tensors import SHAPED_BY_NUMBERS, Initializer, Tensors
 from formats.containers.protobuf import text_format
 from formats.containers.protobuf.messages import Message, decode
@@ -91,7 +91,7 @@ class _Reader:
         graph = self.graph(model.graph, "")
         if model.functions:
             functions = {_key(f): self.function(f, versions) for f in model.functions}
-            graph = inlined(graph, functions, limits)
+            graph = inline_functions(graph, functions, limits)
         if not graph.outputs:
             raise UnsupportedError("the graph has no outputs")
         _check_names(graph, frozenset())

@@ -225,7 +225,7 @@ def _y1(op: Builder, x: Value) -> Value:
 # -- I and K ---------------------------------------------------------------------------------------
 
 
-def _scaled_first(
+def _scaled_i(
     op: Builder, x: Value, near: Sequence[float], far: Sequence[float], *, is_odd: bool
 ) -> Value:
     """Return exp(-|x|) * I."""
@@ -241,11 +241,11 @@ def _scaled_first(
 
 
 def _i0e(op: Builder, x: Value) -> Value:
-    return _scaled_first(op, x, I0_A, I0_B, is_odd=False)
+    return _scaled_i(op, x, I0_A, I0_B, is_odd=False)
 
 
 def _i1e(op: Builder, x: Value) -> Value:
-    return _scaled_first(op, x, I1_A, I1_B, is_odd=True)
+    return _scaled_i(op, x, I1_A, I1_B, is_odd=True)
 
 
 def _i0(op: Builder, x: Value) -> Value:
@@ -256,7 +256,7 @@ def _i1(op: Builder, x: Value) -> Value:
     return op.mul(_i1e(op, x), op.unary("Exp", op.unary("Abs", x)))
 
 
-def _scaled_third(op: Builder, x: Value, near: Value, far: Sequence[float]) -> Value:
+def _scaled_k(op: Builder, x: Value, near: Value, far: Sequence[float]) -> Value:
     """Return exp(x) * K, from K between 0 and 2."""
     inverse = op.sub(op.div(op.constant(8.0, "float64"), x), 2.0)
     large = op.div(_chebyshev(op, inverse, far), op.unary("Sqrt", x))
@@ -268,13 +268,13 @@ def _scaled_third(op: Builder, x: Value, near: Value, far: Sequence[float]) -> V
 def _k0e(op: Builder, x: Value) -> Value:
     series = _chebyshev(op, op.sub(op.mul(x, x), 2.0), K0_A)
     slow = op.mul(op.unary("Log", op.mul(x, 0.5)), _i0(op, x))
-    return _scaled_third(op, x, op.sub(series, slow), K0_B)
+    return _scaled_k(op, x, op.sub(series, slow), K0_B)
 
 
 def _k1e(op: Builder, x: Value) -> Value:
     series = op.div(_chebyshev(op, op.sub(op.mul(x, x), 2.0), K1_A), x)
     slow = op.mul(op.unary("Log", op.mul(x, 0.5)), _i1(op, x))
-    return _scaled_third(op, x, op.add(series, slow), K1_B)
+    return _scaled_k(op, x, op.add(series, slow), K1_B)
 
 
 def _third(op: Builder, x: Value, scaled: Value) -> Value:

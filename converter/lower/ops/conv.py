@@ -92,7 +92,7 @@ def convolve(
             attributes["auto_pad"] = "SAME_UPPER"
         else:
             attributes["pads"] = [*pads[0], *pads[1]]
-        out = [_strided(n, s) for n, s in zip(spatial, steps, strict=True)]
+        out = [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]
     elif padding == "valid":
         none = [0] * rank
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, none, strict=True)]
@@ -107,7 +107,7 @@ def convolve(
     result = op.emit("Conv", image, weight, bias, dtype=x.dtype, shape=shape, **attributes)
     if padding == "half":
         result = _first_windows(
-            op, result, [_strided(n, s) for n, s in zip(spatial, steps, strict=True)]
+            op, result, [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]
         )
     return as_given(op, result, data_format)
 
@@ -123,7 +123,7 @@ def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:
     return x
 
 
-def _strided(n: Dim, stride: int) -> Dim:
+def _divide_up(n: Dim, stride: int) -> Dim:
     return -(-n // stride) if isinstance(n, int) else n if stride == 1 else None
 
 

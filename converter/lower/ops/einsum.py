@@ -44,7 +44,7 @@ def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Sha
     terms = left.split(",")
     if len(terms) != 2 or len(operands) != 2 or operands[0].dtype not in DTYPES:
         return None
-    spelled = _spelled(terms, out, operands)
+    spelled = _expand_ellipses(terms, out, operands)
     if spelled is None:
         return None
     (one, other), out = spelled
@@ -65,8 +65,8 @@ def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Sha
     second = op.transpose(b, [other.index(c) for c in (*batch, *summed, *others)])
     # Without batches the first operand's own axes need not be one.
     rows = [[c] for c in alone] if not batch else [alone]
-    left_side = _grouped(op, first, [*([c] for c in batch), *rows, summed], sizes)
-    right_side = _grouped(op, second, [*([c] for c in batch), summed, others], sizes)
+    left_side = _group_axes(op, first, [*([c] for c in batch), *rows, summed], sizes)
+    right_side = _group_axes(op, second, [*([c] for c in batch), summed, others], sizes)
     if left_side is None or right_side is None:
         return None
     found = [*batch, *alone, *others]
@@ -80,7 +80,7 @@ def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Sha
     return Value(result.name, result.dtype, shape, result.stored, result.is_constant)
 
 
-def _spelled(
+def _expand_ellipses(
     terms: Sequence[str], out: str, operands: Sequence[Value]
 ) -> tuple[list[str], str] | None:
     """Return terms with letters for what dots stand for, or None where dots are broadcast."""
@@ -106,14 +106,14 @@ def _spelled(
     return (spelled, out) if fits and all(len(set(t)) == len(t) for t in texts) else None
 
 
-def _grouped(
+def _group_axes(
     op: Builder, x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
 ) -> Value | None:
     """Return a tensor with the axes of each group as one; a group of none is an axis of one."""
     if all(len(group) == 1 for group in groups):
         return x
     totals = [_total([sizes[c] for c in group]) for group in groups]
-    return _reshaped(op, x, totals, _untouched(groups))
+    return _reshape(op, x, totals, _untouched(groups))
 
 
 def _apart(
@@ -122,7 +122,7 @@ def _apart(
     """Return a tensor with the axes of each group on their own again."""
     if all(len(group) == 1 for group in groups):
         return x
-    return _reshaped(op, x, [sizes[c] for group in groups for c in group], _untouched(groups))
+    return _reshape(op, x, [sizes[c] for group in groups for c in group], _untouched(groups))
 
 
 def _untouched(groups: Sequence[Sequence[str]]) -> int:
@@ -141,7 +141,7 @@ def _total(sizes: Sequence[Dim]) -> Dim:
     return result
 
 
-def _reshaped(op: Builder, x: Value, target: Sequence[Dim], kept: int) -> Value | None:
+def _reshape(op: Builder, x: Value, target: Sequence[Dim], kept: int) -> Value | None:
     """Return a tensor in another shape, or None where more than one size must be computed.
 
     Args:

@@ -26,7 +26,7 @@ def angles(rows: int, columns: int, size: int) -> np.ndarray:
     return 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % size) / size
 
 
-def fitted(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
+def fit_length(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
     """Return x cut or filled up with zeros to a length along its last axis."""
     own = x.shape[-1]
     if length is not None and own == length:
@@ -48,7 +48,7 @@ def fitted(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
     return op.emit("Pad", ends, amounts, dtype=x.dtype, shape=(*x.shape[:-1], length))
 
 
-def transformed(op: Builder, x: Complex, *, inverse: bool) -> Complex:
+def transform(op: Builder, x: Complex, *, inverse: bool) -> Complex:
     """Return the transform of a complex tensor along its last axis."""
     size = x.real.shape[-1]
     factor = _factor(size) if isinstance(size, int) else 1
@@ -87,7 +87,7 @@ def _by_factors(op: Builder, x: Complex, a: int, b: int, *, inverse: bool) -> Co
     turn = angles(a, b, a * b) * (1 if inverse else -1)
     kind = x.real.dtype
     twiddles = join(op.constant(np.cos(turn), kind), op.constant(np.sin(turn), kind))
-    made = transformed(op, multiply(op, first, twiddles, op.mul), inverse=inverse)
+    made = transform(op, multiply(op, first, twiddles, op.mul), inverse=inverse)
     order = [*range(x.rank - 1), x.rank, x.rank - 1]
     real, imaginary = (
         shaped(op.plain(op.transpose(v, order)), a * b) for v in (made.real, made.imaginary)
@@ -99,7 +99,7 @@ def of_real(op: Builder, x: Value) -> Complex:
     """Return the first half of the transform of real numbers along the last axis."""
     size = x.shape[-1]
     if isinstance(size, int) and size * (size // 2 + 1) > MOST and _factor(size) > 1:
-        whole = transformed(op, join(x, zeros_like(op, x)), inverse=False)
+        whole = transform(op, join(x, zeros_like(op, x)), inverse=False)
         real, imaginary = (
             op.slice(v, [-1], [0], [size // 2 + 1]) for v in (whole.real, whole.imaginary)
         )
@@ -126,7 +126,7 @@ def to_real(op: Builder, x: Complex, length: int) -> Value:
             back = replace(back, shape=(*part.shape[:-1], inner))
             mirrored.append(op.concat([part, back if sign > 0 else op.unary("Neg", back)], -1))
         # What should be real is taken to be.
-        return transformed(op, join(mirrored[0], mirrored[1]), inverse=True).real
+        return transform(op, join(mirrored[0], mirrored[1]), inverse=True).real
     turn = angles(count, length, length)
     twice = np.full(count, 2.0)
     twice[0] = 1
@@ -170,9 +170,9 @@ def along(op: Builder, x: Complex, axis: int, *, inverse: bool) -> Complex:
     axis = x.real.axis(axis)
     rank = x.real.rank
     if axis == rank - 1:
-        return transformed(op, x, inverse=inverse)
+        return transform(op, x, inverse=inverse)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
     turned = join(op.transpose(x.real, order), op.transpose(x.imaginary, order))
-    made = transformed(op, turned, inverse=inverse)
+    made = transform(op, turned, inverse=inverse)
     return join(op.transpose(made.real, order), op.transpose(made.imaginary, order))

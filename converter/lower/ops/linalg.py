@@ -17,7 +17,7 @@ from converter.lower.values import Value
 # -- rows and columns ------------------------------------------------------------------------------
 
 
-def transposed(op: Builder, x: Value) -> Value:
+def transpose(op: Builder, x: Value) -> Value:
     """Return matrices with rows for columns."""
     order = list(range(x.rank))
     order[-2:] = reversed(order[-2:])
@@ -85,13 +85,13 @@ def diagonal(op: Builder, x: Value) -> Value:
 # -- elimination -----------------------------------------------------------------------------------
 
 
-def _exchanged(op: Builder, x: Value, order: Value) -> Value:
+def _permute_rows(op: Builder, x: Value, order: Value) -> Value:
     """Return matrices with their rows in another order, which is a column of numbers each."""
     wide = _like(op, order, _shape(op, x), x.shape)
     return op.emit("GatherElements", x, wide, dtype=x.dtype, shape=x.shape, axis=x.rank - 2)
 
 
-def _pivoted(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
+def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
     """Return an order of rows that brings the largest of a column up, and where that was."""
     column = op.unary("Abs", _column(op, x, at))
     below = _there(op, "GreaterOrEqual", numbers, at)
@@ -111,8 +111,8 @@ def eliminate(op: Builder, x: Value) -> Value:
 
     def step(at: Value, values: list[Value]) -> list[Value]:
         (matrix,) = values
-        order, _ = _pivoted(op, matrix, numbers, at)
-        matrix = _exchanged(op, matrix, order)
+        order, _ = _pivot(op, matrix, numbers, at)
+        matrix = _permute_rows(op, matrix, order)
         row = _row(op, matrix, at)
         row = op.div(row, _column(op, row, at))
         others = op.sub(matrix, op.mul(_column(op, matrix, at), row))
@@ -132,9 +132,9 @@ def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
 
     def step(at: Value, values: list[Value]) -> list[Value]:
         matrix, before, parity = values
-        found, largest = _pivoted(op, matrix, numbers, at)
-        matrix = _exchanged(op, matrix, found)
-        before = _exchanged(op, before, found)
+        found, largest = _pivot(op, matrix, numbers, at)
+        matrix = _permute_rows(op, matrix, found)
+        before = _permute_rows(op, before, found)
         same = op.elementwise("Equal", largest, at)
         parity = op.where(same, parity, op.unary("Neg", parity))
         row = _row(op, matrix, at)
@@ -232,7 +232,7 @@ def cholesky(op: Builder, matrices: Value) -> Value:
         pivot = op.unary("Sqrt", _row(op, column, at))
         below = _there(op, "GreaterOrEqual", numbers, at)
         column = op.where(below, op.div(column, pivot), 0.0)
-        rest = op.sub(rest, op.matmul(column, transposed(op, column)))
+        rest = op.sub(rest, op.matmul(column, transpose(op, column)))
         here = _there(op, "Equal", op.transpose(numbers, [1, 0]), at)
         return [rest, op.where(here, column, factor)]
 
@@ -251,7 +251,7 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
     rows, columns = size(op, x, -2), size(op, x, -1)
     numbers = count(op, rows).column().value
     same = op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
-    square = op.matmul(op.mul(x, 0.0), transposed(op, x))
+    square = op.matmul(op.mul(x, 0.0), transpose(op, x))
     start = op.where(same, 1.0, op.mul(square, 0.0))
 
     def step(at: Value, values: list[Value]) -> list[Value]:
@@ -268,7 +268,7 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
         away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
         away = op.where(_there(op, "Equal", numbers, at), 1.0, away)
         tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
-        across = transposed(op, away)
+        across = transpose(op, away)
         matrix = op.sub(matrix, op.mul(tau, op.mul(away, op.matmul(across, matrix))))
         whole = op.sub(whole, op.mul(tau, op.mul(op.matmul(whole, away), across)))
         return [matrix, whole]
@@ -366,7 +366,7 @@ def eigenvalues(op: Builder, matrices: Value, *, lower: bool = True) -> Value:
     _, numbers = _rows(op, x)
     along = op.transpose(numbers, [1, 0])
     given = "GreaterOrEqual" if lower else "LessOrEqual"
-    x = op.where(_there(op, given, numbers, along), x, transposed(op, x))
+    x = op.where(_there(op, given, numbers, along), x, transpose(op, x))
     # With its length on the diagonal no eigenvalue is negative: they are the singular values.
     length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
     shifted = op.add(x, op.where(_there(op, "Equal", numbers, along), length, 0.0))

@@ -58,7 +58,7 @@ def moments(op: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     return centred, op.reduce("ReduceMean", op.mul(centred, centred), axes, keepdims=True)
 
 
-def standardized(op: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+def standardize(op: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
     """(x - mean) / sqrt(variance + epsilon), over axes."""
     centred, variance = moments(op, x, axes)
     return op.div(centred, op.unary("Sqrt", op.add(variance, epsilon)))

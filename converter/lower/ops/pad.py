@@ -8,20 +8,20 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-def flipped(op: Builder, x: Value, axes: Sequence[int]) -> Value:
+def reverse_axes(op: Builder, x: Value, axes: Sequence[int]) -> Value:
     """Return a value with axes reversed."""
     count = len(axes)
     return op.slice(x, axes, [-1] * count, [-END] * count, [-1] * count) if axes else x
 
 
-def padded(
+def pad_ends(
     op: Builder, x: Value, widths: Sequence[tuple[int, int]], mode: str, number: Any = None
 ) -> Value:
     """Return a value with more elements at the ends of its axes."""
     before, after = [low for low, _ in widths], [high for _, high in widths]
     mode = mode.lower()
     if mode == "symmetric":
-        return _mirrored(op, x, widths)
+        return _mirror(op, x, widths)
     if mode not in ("constant", "reflect"):
         raise Unsupported(f"padding mode {mode!r}")
     if x.dtype in ("bool", "int16", "uint16"):  # not padded by onnxruntime
@@ -30,12 +30,12 @@ def padded(
     return op.pad(x, before, after, mode=mode, value=number)
 
 
-def _mirrored(op: Builder, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
+def _mirror(op: Builder, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
     for axis, (low, high) in enumerate(widths):
         parts = [x]
         if low:
-            parts.insert(0, flipped(op, op.slice(x, [axis], [0], [low]), [axis]))
+            parts.insert(0, reverse_axes(op, op.slice(x, [axis], [0], [low]), [axis]))
         if high:
-            parts.append(flipped(op, op.slice(x, [axis], [-high], [END]), [axis]))
+            parts.append(reverse_axes(op, op.slice(x, [axis], [-high], [END]), [axis]))
         x = op.concat(parts, axis)
     return x

@@ -33,7 +33,7 @@ REPEAT: dict[str, Attribute] = {
 }  # fmt: skip
 
 
-def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
+def scale_up(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
     """Make each spatial axis larger by a whole factor.
 
     Raises:
@@ -46,13 +46,13 @@ def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Va
     if method == "bicubic" and not are_known and all(log2(f).is_integer() for f in factors):
         return by_scales(op, image, factors, CUBIC)
     sizes = [
-        computed.multiplied(op, computed.axis_size(op, image, axis), factor)
+        computed.multiply_size(op, computed.axis_size(op, image, axis), factor)
         for axis, factor in enumerate(factors, 2)
     ]
-    return resized(op, image, sizes, method)
+    return resize(op, image, sizes, method)
 
 
-def resized(
+def resize(
     op: Builder, image: Value, sizes: Sequence[Size], method: str, *, antialias: bool = False
 ) -> Value:
     """Give the spatial axes these sizes.
@@ -74,17 +74,17 @@ def resized(
                 continue
             size = computed.axis_size(op, image, axis)
             factor = computed.weights(op, size, wanted, method, antialias=antialias)
-            image = weighted(op, image, axis, op.cast(factor, image.dtype))
+            image = apply_weights(op, image, axis, op.cast(factor, image.dtype))
         elif method == "nearest":
             rows = [min(floor((i + F(0.5)) * (F(n) / F(wanted))), n - 1) for i in range(wanted)]
             image = op.gather(image, op.constant(rows, "int64"), axis)
         else:
             matrix = weights(n, wanted, method, antialias=antialias)
-            image = weighted(op, image, axis, op.constant(matrix.astype(F), image.dtype))
+            image = apply_weights(op, image, axis, op.constant(matrix.astype(F), image.dtype))
     return image
 
 
-def interpolated(op: Builder, image: Value, sizes: Sequence[int]) -> Value:
+def interpolate(op: Builder, image: Value, sizes: Sequence[int]) -> Value:
     """Resize linearly in the order of TensorFlow's kernel, so that what is rounded later agrees.
 
     All spatial sizes are known.
@@ -128,7 +128,7 @@ def by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, At
     return op.emit("Resize", image, None, None, wanted, dtype=image.dtype, shape=shape, **how)
 
 
-def weighted(op: Builder, image: Value, axis: int, factor: Value) -> Value:
+def apply_weights(op: Builder, image: Value, axis: int, factor: Value) -> Value:
     """Return factor @ image along one of the last two axes."""
     if axis == image.rank - 2:
         return op.matmul(factor, image)
@@ -169,7 +169,7 @@ def spans(
         for column in range(first, last + 1):
             distance = F(F(column) + F(0.5) - at)
             matrix[row, column] = kernel(float(abs(distance * (F(1.0) / spread))))
-    return _normalised(matrix)
+    return _normalize(matrix)
 
 
 def cubic_by_table(
@@ -198,7 +198,7 @@ def cubic_by_table(
                 matrix[row, min(max(column, 0), size - 1)] += F(weight)
             elif 0 <= column < size:
                 matrix[row, column] = weight
-    return _normalised(matrix) if is_centred else matrix
+    return _normalize(matrix) if is_centred else matrix
 
 
 def step(size: int, wanted: int, *, by_corners: bool = False) -> np.float32:
@@ -217,10 +217,10 @@ def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
         for column in range(floor(low), ceil(high)):
             share = min(high, column + 1) - max(low, column)
             matrix[row, min(column, size - 1)] += share
-    return _normalised(matrix)
+    return _normalize(matrix)
 
 
-def _normalised(matrix: np.ndarray) -> np.ndarray:
+def _normalize(matrix: np.ndarray) -> np.ndarray:
     whole = matrix.sum(axis=1, keepdims=True)
     shares = np.divide(matrix, whole, out=np.zeros_like(matrix), where=abs(whole) > 1e-30)
     return np.asarray(shares)

@@ -26,7 +26,7 @@ def axis_size(op: Builder, image: Value, axis: int) -> Size:
     return size if isinstance(size, int) else op.squeeze(op.size(image, axis), [0])
 
 
-def multiplied(op: Builder, size: Size, factor: int) -> Size:
+def multiply_size(op: Builder, size: Size, factor: int) -> Size:
     """Return a whole multiple of a size."""
     return size * factor if isinstance(size, int) else op.mul(size, factor)
 
@@ -140,14 +140,14 @@ def weights(
     columns = op.unsqueeze(_count(op, size), [0])
     n, m = _floating(op, size), _floating(op, wanted)
     if method == "area":
-        return _normalised(op, _area(op, rows, columns, op.div(n, m)))
+        return _normalize(op, _area(op, rows, columns, op.div(n, m)))
     if method == "bicubic" and not antialias and scale is None:
         # Looked up in a table of 1024 rows.
         at = op.sub(op.mul(op.add(rows, 0.5), op.div(n, m)), 0.5)
         first = op.unary("Floor", at)
         offset = op.unary("Round", op.mul(op.sub(at, first), 1024.0))
         away = op.sub(op.sub(columns, first), op.div(offset, 1024.0))
-        return _normalised(op, _keys(op, op.unary("Abs", away)))
+        return _normalize(op, _keys(op, op.unary("Abs", away)))
     if method not in KERNELS:
         raise Unsupported(f"interpolation {method!r}")
     inverse = op.div(op.constant(1.0), op.div(m, n) if scale is None else scale)
@@ -157,7 +157,7 @@ def weights(
     away = op.unary("Abs", op.sub(op.add(columns, 0.5), at))
     if antialias:
         away = op.mul(away, op.div(op.constant(1.0), op.elementwise("Max", inverse, 1.0)))
-    found = _normalised(op, KERNELS[method](op, away))
+    found = _normalize(op, KERNELS[method](op, away))
     if scale is None:
         return found
     # Nothing is taken from outside of the source.
@@ -206,7 +206,7 @@ def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
     return op.elementwise("Max", op.sub(end, start), 0.0)
 
 
-def _normalised(op: Builder, matrix: Value) -> Value:
+def _normalize(op: Builder, matrix: Value) -> Value:
     whole = op.reduce("ReduceSum", matrix, [1], keepdims=True)
     some = op.elementwise("Greater", op.unary("Abs", whole), LEAST)
     return op.where(some, op.div(matrix, op.where(some, whole, 1.0)), 0.0)

@@ -37,14 +37,14 @@ def invert(op: Context, x: Value, /) -> Value:
 # -- shifts ----------------------------------------------------------------------------------------
 
 
-def shifted(op: Context, x: Value, distance: Value, direction: str) -> Value:
+def shift(op: Context, x: Value, distance: Value, direction: str) -> Value:
     """Return unsigned integers of 8, 32 or 64 bits, shifted."""
     return op.elementwise("BitShift", x, distance, direction=direction)
 
 
 def by(op: Context, x: Value, distance: int, direction: str = "RIGHT") -> Value:
     """Return unsigned integers of 8, 32 or 64 bits, shifted by a number."""
-    return shifted(op, x, op.constant(distance, x.dtype), direction)
+    return shift(op, x, op.constant(distance, x.dtype), direction)
 
 
 def _bits(dtype: str) -> int:
@@ -65,7 +65,7 @@ def _distance(op: Context, y: Value, dtype: str) -> Value:
 def left_shift(op: Context, x: Value, y: Value, /) -> Value:
     """X * 2 ** y, without what goes beyond."""
     kind = x.dtype if x.dtype in ("uint8", "uint32", "uint64") else "uint64"
-    return op.cast(shifted(op, op.cast(x, kind), _distance(op, y, kind), "LEFT"), x.dtype)
+    return op.cast(shift(op, op.cast(x, kind), _distance(op, y, kind), "LEFT"), x.dtype)
 
 
 @tf_op("RightShift")
@@ -73,12 +73,12 @@ def right_shift(op: Context, x: Value, y: Value, /) -> Value:
     """X / 2 ** y, rounded down."""
     if x.dtype.startswith("u"):
         kind = x.dtype if x.dtype in ("uint8", "uint32", "uint64") else "uint32"
-        return op.cast(shifted(op, op.cast(x, kind), _distance(op, y, kind), "RIGHT"), x.dtype)
+        return op.cast(shift(op, op.cast(x, kind), _distance(op, y, kind), "RIGHT"), x.dtype)
     wide = op.cast(x, "int64")
     below = op.elementwise("Less", wide, op.constant(0, "int64"))
     turn = op.unary("Neg", op.cast(below, "int64"))  # all bits, or none
     turned = op.cast(op.elementwise("BitwiseXor", wide, turn), "uint64")
-    moved = op.cast(shifted(op, turned, _distance(op, y, "uint64"), "RIGHT"), "int64")
+    moved = op.cast(shift(op, turned, _distance(op, y, "uint64"), "RIGHT"), "int64")
     return op.cast(op.elementwise("BitwiseXor", moved, turn), x.dtype)
 
 
@@ -220,7 +220,7 @@ def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
     x = bits_of(op, input) if input.dtype in FORMATS else op.cast(input, f"uint{own}")
     if own > other:
         places = op.constant(np.arange(0, own, other), "uint64")
-        x = shifted(op, op.unsqueeze(op.cast(x, "uint64"), [x.rank]), places, "RIGHT")
+        x = shift(op, op.unsqueeze(op.cast(x, "uint64"), [x.rank]), places, "RIGHT")
         if dtype in FORMATS:
             mask = op.constant((1 << other) - 1, "uint64")
             x = op.elementwise("BitwiseAnd", x, mask)

@@ -12,7 +12,7 @@ from typing import Any
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops.conv import convolve
-from converter.lower.ops.pad import padded
+from converter.lower.ops.pad import pad_ends
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.images import resize_bilinear
@@ -442,7 +442,7 @@ def fused_pad_conv2d(
         raise Unsupported("several images, of which TensorFlow's kernel gets only the first right")
     pairs = op.ints(paddings, "paddings")
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))
-    image = padded(op, input, widths, mode)
+    image = pad_ends(op, input, widths, mode)
     windows = windows_of(filter, strides, padding, (), "NHWC", ())
     return convolved(op, image, filter, windows, "NHWC")
 

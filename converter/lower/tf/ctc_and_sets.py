@@ -56,7 +56,7 @@ def set_operation(
         raise Unsupported("sets of different ranks")
     if set_operation == "union":
         a = op.concat([a, b], a.rank - 1)
-    rows = _sorted(op, a)
+    rows = _sort(op, a)
     keep = _first(op, rows)
     if set_operation != "union":
         among = _among(op, rows, b)
@@ -68,7 +68,7 @@ def set_operation(
     return [indices, op.cast(values, set1.dtype), shape]
 
 
-def _sorted(op: Context, x: Value) -> Value:
+def _sort(op: Context, x: Value) -> Value:
     """Return rows in rising order."""
     count = op.size(x, x.rank - 1)
     found = op.node(

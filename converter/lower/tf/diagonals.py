@@ -61,7 +61,7 @@ def _offset(length: Numbers, longest: Numbers, number: Numbers, align: str) -> N
 # -- taking ----------------------------------------------------------------------------------------
 
 
-def taken(
+def take_diagonals(
     op: Context, x: Value, low: Numbers, high: Numbers, *, single: bool, align: str,
     padding: Value | None,
 ) -> Value:  # fmt: skip
@@ -100,7 +100,7 @@ def _flat(op: Context, x: Value) -> Value:
 def along_diagonal(op: Context, x: Value) -> Value:
     """Return the main diagonals of matrices as a last axis."""
     zero = whole(op, 0)
-    return taken(op, x, zero, zero, single=True, align="LEFT_LEFT", padding=None)
+    return take_diagonals(op, x, zero, zero, single=True, align="LEFT_LEFT", padding=None)
 
 
 @tf_op("MatrixDiagPart")
@@ -121,7 +121,7 @@ def matrix_diag_part_v3(
 ) -> Value:
     """Diagonals of matrices, the highest first."""
     low, high, single = bounds(op, k)
-    return taken(op, input, low, high, single=single, align=align, padding=padding_value)
+    return take_diagonals(op, input, low, high, single=single, align=align, padding=padding_value)
 
 
 @tf_op("DiagPart")
@@ -171,7 +171,7 @@ def spread(
     return found, inside
 
 
-def made(
+def make_matrices(
     op: Context, diagonals: Value, low: Numbers, high: Numbers, rows: Numbers, columns: Numbers, *,
     single: bool, align: str, padding: Value | None,
 ) -> Value:  # fmt: skip
@@ -192,7 +192,7 @@ def made(
 def matrix_diag(op: Context, diagonal: Value, /) -> Value:
     """Matrices with these main diagonals, else zeros."""
     zero, least = whole(op, 0), whole(op, -1)
-    return made(op, diagonal, zero, zero, least, least, single=True, align="LEFT_LEFT",
+    return make_matrices(op, diagonal, zero, zero, least, least, single=True, align="LEFT_LEFT",
                 padding=None)  # fmt: skip
 
 
@@ -212,8 +212,10 @@ def matrix_diag_v3(
 ) -> Value:  # fmt: skip
     """Matrices with these diagonals, of a size that is given or the least, else a number."""
     low, high, single = bounds(op, k, several=diagonal.rank > 1 or None)
-    return made(op, diagonal, low, high, whole(op, num_rows), whole(op, num_cols), single=single,
-                align=align, padding=padding_value)  # fmt: skip
+    rows, columns = whole(op, num_rows), whole(op, num_cols)
+    return make_matrices(
+        op, diagonal, low, high, rows, columns, single=single, align=align, padding=padding_value
+    )
 
 
 @tf_op("Diag")

@@ -13,7 +13,7 @@ from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops import resize, resize_computed
 from converter.lower.ops.conv import as_given, channels_first
-from converter.lower.ops.resize import by_scales, by_sizes, weighted
+from converter.lower.ops.resize import apply_weights, by_scales, by_sizes
 from converter.lower.ops.resize_computed import Size
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
@@ -209,7 +209,9 @@ def _by_matrices(op: Context, images: Value, size: Value, matrices: Sequence[obj
     image = channels_first(op, op.cast(images, "float32"), None)
     for axis, (m, matrix) in enumerate(zip(wanted, matrices, strict=True), 2):
         assert callable(matrix)
-        image = weighted(op, image, axis, matrix(resize_computed.axis_size(op, image, axis), m))
+        image = apply_weights(
+            op, image, axis, matrix(resize_computed.axis_size(op, image, axis), m)
+        )
     return as_given(op, replace(image, shape=(*image.shape[:2], *dims)), None)
 
 

@@ -7,7 +7,7 @@ from converter.lower.known_values import count, size
 from converter.lower.ops import linalg
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.products import turned
+from converter.lower.tf.products import transpose_if
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -15,13 +15,13 @@ from converter.lower.values import Value
 @tf_op("MatrixInverse")
 def matrix_inverse(op: Context, input: Value, /, *, adjoint: bool = False) -> Value:
     """The inverses of matrices, by elimination."""
-    return linalg.inverse(op, turned(op, input, adjoint))
+    return linalg.inverse(op, transpose_if(op, input, adjoint))
 
 
 @tf_op("MatrixSolve")
 def matrix_solve(op: Context, matrix: Value, rhs: Value, /, *, adjoint: bool = False) -> Value:
     """The x for which matrix @ x is the right-hand side, by elimination."""
-    return linalg.solve(op, turned(op, matrix, adjoint), rhs)
+    return linalg.solve(op, transpose_if(op, matrix, adjoint), rhs)
 
 
 @tf_op("MatrixDeterminant")
@@ -49,7 +49,9 @@ def matrix_triangular_solve(
     op: Context, matrix: Value, rhs: Value, /, *, lower: bool = True, adjoint: bool = False
 ) -> Value:
     """The x for which a triangular matrix @ x is the right-hand side, row by row."""
-    return linalg.solve_triangular(op, turned(op, matrix, adjoint), rhs, lower=lower is not adjoint)
+    return linalg.solve_triangular(
+        op, transpose_if(op, matrix, adjoint), rhs, lower=lower is not adjoint
+    )
 
 
 @tf_op("Cholesky")
@@ -95,7 +97,7 @@ def matrix_solve_ls(
     rows, columns = x.shape[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
         raise Unsupported("matrices of unknown sizes")
-    across = linalg.transposed(op, x)
+    across = linalg.transpose(op, x)
     is_tall = rows >= columns
     square = op.matmul(across, x) if is_tall else op.matmul(x, across)
     right = op.matmul(across, right) if is_tall else right
@@ -114,7 +116,7 @@ def tridiagonal_matmul(
     op: Context, superdiag: Value, maindiag: Value, subdiag: Value, rhs: Value, /
 ) -> Value:
     """The products of matrices of three diagonals, a row each, with others."""
-    above, main, below = (linalg.transposed(op, v) for v in (superdiag, maindiag, subdiag))
+    above, main, below = (linalg.transpose(op, v) for v in (superdiag, maindiag, subdiag))
     result = op.mul(main, rhs)
     result = op.add(result, op.mul(above, _slid(op, rhs, -1)))
     return op.add(result, op.mul(below, _slid(op, rhs, 1)))

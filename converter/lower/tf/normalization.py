@@ -57,7 +57,7 @@ def _of_batch(
     return op.cast(result, x.dtype), flat[0], flat[1], flat[2]
 
 
-def _normalized(
+def _normalize(
     op: Context, x: Value, scale: Value, offset: Value, mean: Value, variance: Value,
     epsilon: float, exponential_avg_factor: float, data_format: str, *, is_training: bool,
 ) -> list[Value]:  # fmt: skip
@@ -82,7 +82,7 @@ def fused_batch_norm(
     is_training: bool = True,
 ) -> list[Value]:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, and the statistics."""
-    return _normalized(
+    return _normalize(
         op, x, scale, offset, mean, variance, epsilon, exponential_avg_factor, data_format,
         is_training=is_training,
     )  # fmt: skip
@@ -95,7 +95,7 @@ def fused_batch_norm_v3(
     is_training: bool = True,
 ) -> list[Value]:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, the statistics, and nothing."""
-    found = _normalized(
+    found = _normalize(
         op, x, scale, offset, mean, variance, epsilon, exponential_avg_factor, data_format,
         is_training=is_training,
     )  # fmt: skip

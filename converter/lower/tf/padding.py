@@ -15,16 +15,16 @@ from converter.lower.values import Value
 @tf_op("Pad")
 def pad(op: Context, input: Value, paddings: Value, /) -> Value:
     """A tensor with zeros around it."""
-    return padded(op, input, paddings, None)
+    return pad_constant(op, input, paddings, None)
 
 
 @tf_op("PadV2")
 def pad_v2(op: Context, input: Value, paddings: Value, constant_values: Value, /) -> Value:
     """A tensor with a number around it."""
-    return padded(op, input, paddings, constant_values)
+    return pad_constant(op, input, paddings, constant_values)
 
 
-def padded(op: Context, x: Value, paddings: Value, number: Value | None) -> Value:
+def pad_constant(op: Context, x: Value, paddings: Value, number: Value | None) -> Value:
     """Return a tensor with a number around it, zero by default; [[before, after], ...]."""
     known = op.static(paddings)
     if known is not None and not known.any():
@@ -83,14 +83,14 @@ def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> V
     made = input
     for axis in range(input.rank):
         if known is None:
-            made = _computed(op, made, paddings, axis, symmetric=mode == "SYMMETRIC")
+            made = _mirror_computed(op, made, paddings, axis, symmetric=mode == "SYMMETRIC")
         elif known[axis].any():
             low, high = (int(n) for n in known[axis])
-            made = _mirrored(op, made, axis, low, high, int(mode == "REFLECT"))
+            made = _mirror(op, made, axis, low, high, int(mode == "REFLECT"))
     return replace(made, shape=shape)
 
 
-def _mirrored(op: Context, x: Value, axis: int, low: int, high: int, skipped: int) -> Value:
+def _mirror(op: Context, x: Value, axis: int, low: int, high: int, skipped: int) -> Value:
     """Return a value mirrored at both ends of an axis; slices, which any dtype can be."""
     parts = [x]
     if low:
@@ -101,7 +101,9 @@ def _mirrored(op: Context, x: Value, axis: int, low: int, high: int, skipped: in
     return joined(op, parts, axis)
 
 
-def _computed(op: Context, x: Value, paddings: Value, axis: int, *, symmetric: bool) -> Value:
+def _mirror_computed(
+    op: Context, x: Value, paddings: Value, axis: int, *, symmetric: bool
+) -> Value:
     """Return a value mirrored so far as is computed: gathered by numbers that turn at the ends."""
     row = op.slice(paddings, [0], [axis], [axis + 1])
     low, high = extents.elements(op, row)

@@ -18,7 +18,7 @@ from converter.lower.values import Value, broadcast
 # -- matrices --------------------------------------------------------------------------------------
 
 
-def turned(op: Context, x: Value, is_turned: bool) -> Value:
+def transpose_if(op: Context, x: Value, is_turned: bool) -> Value:
     """Return matrices with rows for columns, where asked."""
     order = list(range(x.rank))
     order[-2:] = reversed(order[-2:])
@@ -38,7 +38,7 @@ def matmul(
 ) -> Value:  # fmt: skip
     """The product of two matrices, either of which may be transposed."""
     del grad_a, grad_b
-    return product(op, turned(op, a, transpose_a), turned(op, b, transpose_b))
+    return product(op, transpose_if(op, a, transpose_a), transpose_if(op, b, transpose_b))
 
 
 @tf_op("SparseMatMul")
@@ -48,7 +48,9 @@ def sparse_matmul(
 ) -> Value:  # fmt: skip
     """The product of two matrices in float32, of which many elements are zero."""
     del a_is_sparse, b_is_sparse
-    return product(op, turned(op, a, transpose_a), turned(op, b, transpose_b), "float32")
+    return product(
+        op, transpose_if(op, a, transpose_a), transpose_if(op, b, transpose_b), "float32"
+    )
 
 
 @tf_op("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -59,7 +61,7 @@ def batch_matmul(
     """The products of matrices, whose other axes are broadcast; either may be transposed."""
     del grad_x, grad_y
     dtype = node.attribute("Tout", x.dtype)
-    return product(op, turned(op, x, adj_x), turned(op, y, adj_y), dtype)
+    return product(op, transpose_if(op, x, adj_x), transpose_if(op, y, adj_y), dtype)
 
 
 @tf_op("_FusedMatMul")
@@ -108,7 +110,7 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
         raise Unsupported(
             f"the equation {equation!r}, whose result has elements on diagonals alone"
         )
-    terms, values, right = _spelled_out(op, terms, values, right)
+    terms, values, right = _expand_ellipses(op, terms, values, right)
     shape = _einsum_shape(terms, values, right)
     return contract(op, f"{','.join(terms)}->{right}", *values, shape=shape)
 
@@ -137,7 +139,7 @@ def _with_dots(before: str, text: str) -> str:
     return f"{text[:where]}...{text[where:]}"
 
 
-def _spelled_out(
+def _expand_ellipses(
     op: Context, terms: Sequence[str], values: Sequence[Value], right: str
 ) -> tuple[list[str], list[Value], str]:
     """Return an equation with letters for ellipses, where these stand for axes that differ.

@@ -15,7 +15,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import convolved, windows_of
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.pooling import avg_pool, max_pool
-from converter.lower.tf.products import turned
+from converter.lower.tf.products import transpose_if
 from converter.lower.tf.quantization import limits, stepped, unstepped
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
@@ -95,8 +95,8 @@ def quantized_matmul(
 ) -> list[Value]:  # fmt: skip
     """The product of two matrices of integers, and what its bounds stand for."""
     _out_is_int32(node, "Toutput")
-    left = turned(op, _less_zero(op, a, min_a, max_a), transpose_a)
-    right = turned(op, _less_zero(op, b, min_b, max_b), transpose_b)
+    left = transpose_if(op, _less_zero(op, a, min_a, max_a), transpose_a)
+    right = transpose_if(op, _less_zero(op, b, min_b, max_b), transpose_b)
     bounds = _product_bounds(op, (min_a, max_a, a.dtype), (min_b, max_b, b.dtype))
     return [op.matmul(left, right), *bounds]
 

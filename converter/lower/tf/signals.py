@@ -14,7 +14,7 @@ from converter.lower.ops.fourier import (
     MOST_OF_PRIME,
     along,
     angles,
-    fitted,
+    fit_length,
     of_real,
     to_real,
 )
@@ -64,8 +64,8 @@ def _fitted_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[D
     number = len(dims) + axis
     computed = op.cast(op.slice(lengths, [0], [number], [number + 1]), "int64")
     if axis == -1:
-        return fitted(op, x, dims[number], computed)
-    return _swapped(op, fitted(op, _swapped(op, x, axis), dims[number], computed), axis)
+        return fit_length(op, x, dims[number], computed)
+    return _swapped(op, fit_length(op, _swapped(op, x, axis), dims[number], computed), axis)
 
 
 @tf_op(

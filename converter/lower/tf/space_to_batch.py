@@ -11,7 +11,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import dilated
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.padding import padded
+from converter.lower.tf.padding import pad_constant
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
@@ -44,7 +44,7 @@ def _to_batch(op: Context, x: Value, blocks: Sequence[Extent], paddings: Value) 
         above = op.constant(np.zeros((1, 2), paddings.dtype))
         below = op.constant(np.zeros((x.rank - 1 - count, 2), paddings.dtype))
         wide = op.concat([above, paddings, *([below] if x.rank > 1 + count else [])], 0)
-    x = padded(op, x, wide, None)
+    x = pad_constant(op, x, wide, None)
     batch, *space = extents.of_all(op, x)
     rest = space[count:]
     parts = [extents.div(op, n, b) for n, b in zip(space, blocks, strict=False)]
@@ -204,7 +204,7 @@ def _patches(
         known = [one.dim for one in pairs]
         if all(isinstance(n, int) for n in known):
             table = op.constant(np.asarray(known, np.int32).reshape(-1, 2))
-        made = padded(op, made, table, None)
+        made = pad_constant(op, made, table, None)
     outs = []
     for i in range(count):
         axis, place = 1 + i, 1 + 2 * i

@@ -256,12 +256,12 @@ def find(
         and not _are_rows(held.keys)
     ):  # fmt: skip
         value = as_text(default.reshape(-1)[0]) if table.value_dtype == "string" else default
-        return _encoded(op, keys, held.keys, held.values, table.value_dtype, np.asarray(value))
+        return _encode(op, keys, held.keys, held.values, table.value_dtype, np.asarray(value))
     count = len(held.keys)
     if _are_rows(held.keys):
-        rows = _checked(op, keys, count)
+        rows = _look_up_rows(op, keys, count)
     else:
-        rows = _encoded(op, keys, held.keys, np.arange(count), "int64", np.asarray(count))
+        rows = _encode(op, keys, held.keys, np.arange(count), "int64", np.asarray(count))
     known = op.constant(held.values, table.value_dtype)
     last = op.reshape(default_value, (1, *held.values.shape[1:]))
     return op.gather(op.concat([known, last], 0), rows)
@@ -282,7 +282,7 @@ def _are_rows(keys: np.ndarray) -> bool:
     )
 
 
-def _checked(op: Context, keys: Value, count: int) -> Value:
+def _look_up_rows(op: Context, keys: Value, count: int) -> Value:
     """Return numbers of rows, and that of the default for those that are none."""
     wide = op.cast(keys, "int64")
     end = op.constant(count, "int64")
@@ -290,7 +290,7 @@ def _checked(op: Context, keys: Value, count: int) -> Value:
     return op.where(below, end, op.elementwise("Min", wide, end))
 
 
-def _encoded(
+def _encode(
     op: Context, x: Value, keys: np.ndarray, values: np.ndarray, dtype: str, default: np.ndarray
 ) -> Value:
     kind = KEYS.get(x.dtype)
@@ -299,9 +299,9 @@ def _encoded(
     given = op.cast(x, "int64") if kind == "int64" else x
     made = ENCODED[dtype]
     attributes: dict[str, Attribute] = {
-        f"keys_{kind}s": _listed(keys, kind),
-        f"values_{made}s": _listed(values, made),
-        f"default_{made}": _listed(default.reshape(-1), made)[0],
+        f"keys_{kind}s": _list_elements(keys, kind),
+        f"values_{made}s": _list_elements(values, made),
+        f"default_{made}": _list_elements(default.reshape(-1), made)[0],
     }
     result = {"string": "string", "float": "float32", "int64": "int64"}[made]
     (found,) = op.node(
@@ -311,7 +311,7 @@ def _encoded(
     return op.cast(found, dtype)
 
 
-def _listed(array: np.ndarray, kind: str) -> list[Any]:
+def _list_elements(array: np.ndarray, kind: str) -> list[Any]:
     if kind == "string":
         return [as_text(t) for t in array.tolist()]
     return [(float if kind == "float" else int)(n) for n in array.tolist()]

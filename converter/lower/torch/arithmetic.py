@@ -24,7 +24,7 @@ def apply(op: Context, op_type: str, *operands: Operand, dtype: str | None = Non
     return op.elementwise(op_type, *together(op, operands, dtype))
 
 
-def scaled(op: Context, a: Operand, alpha: Scalar, dtype: str) -> Operand:
+def scale(op: Context, a: Operand, alpha: Scalar, dtype: str) -> Operand:
     """Return a number times a tensor or another number, in a dtype."""
     if _is_one(alpha):
         return a
@@ -39,21 +39,21 @@ def add(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> V
         return apply(op, "Or", self, other)
     if isinstance(other, int | float) and other == 0 and dtype == self.dtype:
         return op.outer(self)
-    return apply(op, "Add", self, scaled(op, other, alpha, dtype), dtype=dtype)
+    return apply(op, "Add", self, scale(op, other, alpha, dtype), dtype=dtype)
 
 
 @aten("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     """A - alpha * b."""
     dtype = result_type(self, other)
-    return apply(op, "Sub", self, scaled(op, other, alpha, dtype), dtype=dtype)
+    return apply(op, "Sub", self, scale(op, other, alpha, dtype), dtype=dtype)
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def rsub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     """B - alpha * a."""
     dtype = result_type(self, other)
-    return apply(op, "Sub", other, scaled(op, self, alpha, dtype), dtype=dtype)
+    return apply(op, "Sub", other, scale(op, self, alpha, dtype), dtype=dtype)
 
 
 @aten("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
@@ -83,10 +83,10 @@ def div_mode(op: Context, self: Value, other: Value | Scalar, rounding_mode: str
         raise Unsupported(f"rounding_mode = {rounding_mode!r}")
     dtype = result_type(self, other)
     found = apply(op, "Div", self, other, dtype=dtype)
-    return found if kind(dtype) < 2 else truncated(op, found)
+    return found if kind(dtype) < 2 else truncate(op, found)
 
 
-def truncated(op: Context, x: Value) -> Value:
+def truncate(op: Context, x: Value) -> Value:
     """Return numbers without their fractions."""
     return op.mul(op.unary("Sign", x), op.unary("Floor", op.unary("Abs", x)))
 
@@ -97,11 +97,11 @@ def floor_divide(op: Context, self: Value, other: Value | Scalar) -> Value:
     dtype = result_type(self, other)
     a, b = together(op, [self, other], dtype)
     if kind(dtype) == 2:
-        return _floored(op, a, b)
+        return _floor_quotient(op, a, b)
     return op.div(op.sub(a, op.elementwise("Mod", a, b)), b)
 
 
-def _floored(op: Context, a: Value, b: Value) -> Value:
+def _floor_quotient(op: Context, a: Value, b: Value) -> Value:
     """Return the quotient rounded down as Python has it, which torch has too.
 
     It is a less its remainder, over b, to the nearest: what a / b rounds up to is no more.
@@ -220,7 +220,7 @@ def addcmul(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Sca
     """A + value * b * c."""
     dtype = result_type(self, tensor1, tensor2)
     product = apply(op, "Mul", tensor1, tensor2, dtype=dtype)
-    return apply(op, "Add", self, scaled(op, product, value, dtype), dtype=dtype)
+    return apply(op, "Add", self, scale(op, product, value, dtype), dtype=dtype)
 
 
 @aten("addcdiv")
@@ -228,7 +228,7 @@ def addcdiv(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Sca
     """A + value * b / c."""
     dtype = floating(result_type(self, tensor1, tensor2))
     quotient = apply(op, "Div", tensor1, tensor2, dtype=dtype)
-    return apply(op, "Add", self, scaled(op, quotient, value, dtype), dtype=dtype)
+    return apply(op, "Add", self, scale(op, quotient, value, dtype), dtype=dtype)
 
 
 @aten("lerp.Tensor", "lerp.Scalar")
@@ -303,7 +303,7 @@ def clamp_max(op: Context, self: Value, max: Value | Scalar) -> Value:
 # -- comparison ------------------------------------------------------------------------------------
 
 
-def compared(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> Value:
+def compare(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> Value:
     """Return a comparison in the dtype that both would be added in."""
     dtype = result_type(a, b)
     if dtype == "bool" and op_type != "Equal":
@@ -314,37 +314,37 @@ def compared(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) ->
 @aten("eq.Tensor", "eq.Scalar")
 def eq(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A == b."""
-    return compared(op, "Equal", self, other)
+    return compare(op, "Equal", self, other)
 
 
 @aten("ne.Tensor", "ne.Scalar", "not_equal.Tensor", "not_equal.Scalar")
 def ne(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A != b."""
-    return op.unary("Not", compared(op, "Equal", self, other))
+    return op.unary("Not", compare(op, "Equal", self, other))
 
 
 @aten("gt.Tensor", "gt.Scalar", "greater.Tensor", "greater.Scalar")
 def gt(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A > b."""
-    return compared(op, "Greater", self, other)
+    return compare(op, "Greater", self, other)
 
 
 @aten("ge.Tensor", "ge.Scalar", "greater_equal.Tensor", "greater_equal.Scalar")
 def ge(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A >= b."""
-    return compared(op, "GreaterOrEqual", self, other)
+    return compare(op, "GreaterOrEqual", self, other)
 
 
 @aten("lt.Tensor", "lt.Scalar", "less.Tensor", "less.Scalar")
 def lt(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A < b."""
-    return compared(op, "Less", self, other)
+    return compare(op, "Less", self, other)
 
 
 @aten("le.Tensor", "le.Scalar", "less_equal.Tensor", "less_equal.Scalar")
 def le(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A <= b."""
-    return compared(op, "LessOrEqual", self, other)
+    return compare(op, "LessOrEqual", self, other)
 
 
 # -- truth and bits --------------------------------------------------------------------------------

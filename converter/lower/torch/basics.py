@@ -24,14 +24,14 @@ def same(op: Context, self: Value) -> Value:
 def to(op: Context, self: Value, dtype: str | None = None, copy: bool = False) -> Value:
     """The tensor, in another dtype if one is given."""
     del copy  # whether it is the same memory
-    return self if dtype is None else converted(op, self, dtype)
+    return self if dtype is None else convert(op, self, dtype)
 
 
 @aten("to.other", "type_as")
 def to_other(op: Context, self: Value, other: Value, copy: bool = False) -> Value:
     """The tensor, in the dtype of another one."""
     del copy
-    return converted(op, self, other.dtype)
+    return convert(op, self, other.dtype)
 
 
 DTYPES = {
@@ -43,7 +43,7 @@ DTYPES = {
 @aten(*(Variant(name, f"The tensor as {dtype}.", dtype=dtype) for name, dtype in DTYPES.items()))
 def to_named(op: Context, self: Value, *, dtype: str) -> Value:
     """The tensor in the dtype that the op is named after."""
-    return converted(op, self, dtype)
+    return convert(op, self, dtype)
 
 
 @aten(
@@ -56,16 +56,16 @@ def to_named(op: Context, self: Value, *, dtype: str) -> Value:
 def cast_to_named(op: Context, self: Value, non_blocking: bool = False, *, dtype: str) -> Value:
     """The tensor in the dtype that the op is named after."""
     del non_blocking
-    return converted(op, self, dtype)
+    return convert(op, self, dtype)
 
 
 @aten("convert_element_type")
 def convert_element_type(op: Context, a: Value, dtype: str) -> Value:
     """The tensor in another dtype."""
-    return converted(op, a, dtype)
+    return convert(op, a, dtype)
 
 
-def converted(op: Context, x: Value, dtype: str) -> Value:
+def convert(op: Context, x: Value, dtype: str) -> Value:
     """Return a tensor in another dtype, cut off towards zero where it loses a fraction.
 
     Raises:

@@ -98,13 +98,13 @@ def _pads(
     return numbers(padding, rank, "padding") * 2
 
 
-def transposed(
+def convolve_transposed(
     op: Context, x: Value, weight: Value, bias: Value | None, *,
     stride: Ints, padding: Ints, output_padding: Ints, groups: int, dilation: Ints, rank: int,
 ) -> Value:  # fmt: skip
     """Spread images [N, C, *spatial], or one of them, by a kernel [C, M / groups, ...]."""
     if x.rank == rank + 1:
-        found = transposed(
+        found = convolve_transposed(
             op, op.unsqueeze(x, [0]), weight, bias, stride=stride, padding=padding,
             output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
         )  # fmt: skip
@@ -181,7 +181,7 @@ def transposed_convolution(
     rank: int,
 ) -> Value:  # fmt: skip
     """A transposed convolution."""
-    return transposed(
+    return convolve_transposed(
         op, input, weight, bias, stride=stride, padding=padding,
         output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
     )  # fmt: skip
@@ -230,4 +230,4 @@ def convolution(
     )  # fmt: skip
 
 
-_spread = transposed
+_spread = convolve_transposed

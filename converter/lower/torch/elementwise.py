@@ -6,7 +6,7 @@ import numpy as np
 
 from converter.lower.ops import elementwise
 from converter.lower.table import Variant
-from converter.lower.torch.arithmetic import truncated
+from converter.lower.torch.arithmetic import truncate
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import floating, kind, result_type, together
@@ -151,13 +151,13 @@ def isneginf(op: Context, self: Value) -> Value:
 @aten("trunc", "fix")
 def trunc(op: Context, self: Value) -> Value:
     """X without its fraction."""
-    return truncated(op, self) if kind(self.dtype) == 2 else self
+    return truncate(op, self) if kind(self.dtype) == 2 else self
 
 
 @aten("frac")
 def frac(op: Context, self: Value) -> Value:
     """The fraction of x, with its sign."""
-    return op.sub(self, truncated(op, self))
+    return op.sub(self, truncate(op, self))
 
 
 @aten("square")

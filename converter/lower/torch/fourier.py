@@ -46,7 +46,7 @@ def fitted_of(op: Context, x: Value, axis: int, length: Int) -> Value:
     computed = op.vector([length]) if isinstance(length, Size) else None
 
     def one(part: Value) -> Value:
-        found = fourier.fitted(op, _swapped(part, axis), length, computed)
+        found = fourier.fit_length(op, _swapped(part, axis), length, computed)
         return _swapped(op.shaped(found, (*found.shape[:-1], length)), axis)
 
     return x.each(one) if isinstance(x, Pair) else one(x)

@@ -51,7 +51,7 @@ def multi_head_attention(
     width = embed_dim // num_head
     q, k, v = (_by_head(op, part, num_head, width) for part in parts)
     scores = op.matmul(op.mul(q, 1 / math.sqrt(width)), swapped(k, -2, -1))
-    found = _masked(op, scores, mask, mask_type)
+    found = _masked_softmax(op, scores, mask, mask_type)
     heads = swapped(op.matmul(found, v), 1, 2)
     together = op.reshape(heads, (*query.shape[:2], embed_dim))
     made = linear(op, together, proj_weight, proj_bias)
@@ -67,7 +67,7 @@ def _by_head(op: Context, x: Value, heads: int, width: int) -> Value:
     return swapped(op.reshape(x, (*x.shape[:2], heads, width)), 1, 2)
 
 
-def _masked(op: Context, scores: Value, mask: Value | None, mask_type: int | None) -> Value:
+def _masked_softmax(op: Context, scores: Value, mask: Value | None, mask_type: int | None) -> Value:
     """Return the softmax of scores [batch, heads, queries, keys] where a mask is not true."""
     if mask is None:
         return op.softmax(scores)

@@ -5,7 +5,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from converter.lower.graph import Dim
 from converter.lower.ops.einsum import contract
-from converter.lower.torch.arithmetic import scaled
+from converter.lower.torch.arithmetic import scale
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Scalar, Tensors
 from converter.lower.torch.promotion import kind, result_type
@@ -126,11 +126,11 @@ def addr(
 
 def _sum(op: Context, a: Value, b: Value, beta: Scalar, alpha: Scalar) -> Value:
     dtype = result_type(a, b)
-    second = scaled(op, b, alpha, dtype)
+    second = scale(op, b, alpha, dtype)
     assert isinstance(second, Value)
     if isinstance(beta, int | float) and beta == 0:  # what a holds does not matter, NaN included
         return op.expand(second, broadcast(op.named(a).shape, op.named(b).shape), like=b)
-    first = scaled(op, a, beta, dtype)
+    first = scale(op, a, beta, dtype)
     assert isinstance(first, Value)
     return op.add(first, second)
 
@@ -176,7 +176,7 @@ def einsum(
     """Einstein's sum."""
     del path  # in which order it is computed
     text = equation.replace(" ", "")
-    terms, out = _spelled(text, tensors)
+    terms, out = _expand_ellipses(text, tensors)
     known: dict[str, Dim] = {}
     values = []
     for term, x in zip(terms, tensors, strict=True):
@@ -195,7 +195,7 @@ def einsum(
     return contract(op, f"{','.join(terms)}->{out}", *values, shape=shape)
 
 
-def _spelled(text: str, tensors: Tensors) -> tuple[list[str], str]:
+def _expand_ellipses(text: str, tensors: Tensors) -> tuple[list[str], str]:
     """Return each tensor's letters, and the result's, with letters for what dots stand for."""
     left, arrow, out = text.partition("->")
     terms = left.split(",")

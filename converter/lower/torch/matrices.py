@@ -85,10 +85,10 @@ def cross(op: Context, self: Value, other: Value, dim: int | None = None) -> Val
     a, b = together(op, [self, other])
     if dim is None:  # `cross` takes the first axis that will do, `linalg_cross` the last
         dim = next((i for i, n in enumerate(a.shape) if n == 3), -1)
-    return _crossed(op, a, b, dim)
+    return _cross(op, a, b, dim)
 
 
-def _crossed(op: Context, a: Value, b: Value, axis: int) -> Value:
+def _cross(op: Context, a: Value, b: Value, axis: int) -> Value:
     left, right = ([op.cut(x, axis, i, i + 1) for i in range(3)] for x in (a, b))
     made = [
         op.sub(op.mul(left[i], right[j]), op.mul(left[j], right[i]))
@@ -257,7 +257,7 @@ def logdet(op: Context, self: Value) -> Value:
 def cholesky(op: Context, self: Value, upper: bool = False) -> Value:
     """The Cholesky factor of matrices, the lower or the upper one."""
     found = linalg.cholesky(op, self)
-    return linalg.transposed(op, found) if upper else found
+    return linalg.transpose(op, found) if upper else found
 
 
 @aten("linalg_cholesky_ex")
@@ -278,9 +278,9 @@ def cholesky_inverse(op: Context, self: Value, upper: bool = False) -> Value:
 @aten("cholesky_solve")
 def cholesky_solve(op: Context, self: Value, input2: Value, upper: bool = False) -> Value:
     """The x for which the matrices that have these Cholesky factors @ x are others."""
-    lower = linalg.transposed(op, input2) if upper else input2
+    lower = linalg.transpose(op, input2) if upper else input2
     half = linalg.solve_triangular(op, lower, self, lower=True)
-    return linalg.solve_triangular(op, linalg.transposed(op, lower), half, lower=False)
+    return linalg.solve_triangular(op, linalg.transpose(op, lower), half, lower=False)
 
 
 @aten("linalg_solve_triangular")
@@ -293,8 +293,8 @@ def solve_triangular(
         raise Unsupported("triangles whose diagonals are taken as ones")
     if left:
         return linalg.solve_triangular(op, self, B, lower=not upper)
-    across = [linalg.transposed(op, x) for x in (self, B)]
-    return linalg.transposed(op, linalg.solve_triangular(op, *across, lower=upper))
+    across = [linalg.transpose(op, x) for x in (self, B)]
+    return linalg.transpose(op, linalg.solve_triangular(op, *across, lower=upper))
 
 
 @aten("triangular_solve")
@@ -303,7 +303,7 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> list[Value]:  # fmt: skip
     """The x for which triangular matrices @ x are others, and the matrices."""
-    matrix = linalg.transposed(op, A) if transpose else A
+    matrix = linalg.transpose(op, A) if transpose else A
     found = solve_triangular(
         op, matrix, self, upper=upper is not transpose, unitriangular=unitriangular
     )

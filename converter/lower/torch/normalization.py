@@ -24,7 +24,7 @@ def _constant_vector(op: Context, number: float, channels: object, dtype: str) -
     return op.constant([number] * channels, dtype)
 
 
-def normalised(
+def normalize_batch(
     op: Context, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, eps: float,
 ) -> Value:  # fmt: skip
@@ -49,7 +49,7 @@ def _by_batch(
 ) -> tuple[Value, Value, Value]:
     """Return x normalised by its own statistics, and what torch saves of them."""
     axes = [i for i in range(x.rank) if i != 1]
-    centred, mean, variance = _centred(op, x, axes)
+    centred, mean, variance = _center(op, x, axes)
     root = op.unary("Reciprocal", op.unary("Sqrt", op.add(variance, eps)))
     wide = (1, x.shape[1], *[1] * (x.rank - 2))
     made = op.mul(centred, root)
@@ -71,7 +71,7 @@ def batch_norm(
     del momentum, cudnn_enabled  # of training, and of how
     if training:
         return _by_batch(op, input, weight, bias, eps)[0]
-    return normalised(op, input, weight, bias, running_mean, running_var, eps)
+    return normalize_batch(op, input, weight, bias, running_mean, running_var, eps)
 
 
 @aten("_native_batch_norm_legit_no_training")
@@ -82,7 +82,7 @@ def native_batch_norm_no_training(
     """Batch normalization by learnt statistics, and two empty tensors."""
     del momentum
     empty = op.constant([], "float32")
-    return [normalised(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
+    return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
 @aten("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm")
@@ -96,7 +96,7 @@ def native_batch_norm(
     if training:
         return [*_by_batch(op, input, weight, bias, eps)]
     empty = op.constant([], "float64" if input.dtype == "float64" else "float32")
-    return [normalised(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
+    return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
 @aten("_native_batch_norm_legit.no_stats")
@@ -118,7 +118,7 @@ def instance_norm(
     """Each channel of each image made to have mean 0 and variance 1."""
     del momentum, cudnn_enabled
     if not use_input_stats:
-        return normalised(op, input, weight, bias, running_mean, running_var, eps)
+        return normalize_batch(op, input, weight, bias, running_mean, running_var, eps)
     channels = input.shape[1]
     scale = weight if weight is not None else _constant_vector(op, 1.0, channels, input.dtype)
     offset = bias if bias is not None else _constant_vector(op, 0.0, channels, input.dtype)
@@ -128,7 +128,7 @@ def instance_norm(
     )[0]  # fmt: skip
 
 
-def _centred(op: Context, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
+def _center(op: Context, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
     """Return x less its mean, the mean, and the variance, along axes that are kept."""
     mean = op.reduce("ReduceMean", x, axes, keepdims=True)
     centred = op.sub(x, mean)
@@ -178,7 +178,7 @@ def native_layer_norm(
     if input.dtype != "float64":  # of which ONNX's operator has float32 statistics
         return found
     axes = list(range(input.rank - len(normalized_shape), input.rank))
-    _, mean, variance = _centred(op, input, axes)
+    _, mean, variance = _center(op, input, axes)
     deviation = op.unary("Sqrt", op.add(variance, eps))
     return [found[0], mean, op.unary("Reciprocal", deviation)]
 
@@ -224,7 +224,7 @@ def _groups(
     named = op.named(x)
     inside = dims.product([x.shape[1] // groups, *named.shape[2:]])
     rows = op.reshape(named, (named.shape[0], groups, inside))
-    centred, mean, variance = _centred(op, rows, [2])
+    centred, mean, variance = _center(op, rows, [2])
     root = op.unary("Reciprocal", op.unary("Sqrt", op.add(variance, eps)))
     made = op.reshape(op.mul(centred, root), named.shape)
     wide = (1, x.shape[1], *[1] * (x.rank - 2))

@@ -7,7 +7,7 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.cumulative import accumulate
 from converter.lower.ops.elementwise import logaddexp
 from converter.lower.scan import scan
-from converter.lower.torch.arithmetic import compared
+from converter.lower.torch.arithmetic import compare
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
@@ -295,7 +295,7 @@ def _below(op: Context, x: Value, bounds: Value, *, out_int32: bool, right: bool
     """Return how many bounds are less than each number, or no more."""
     wide = bounds if bounds.rank == 1 else op.unsqueeze(bounds, [-2])
     question = "LessOrEqual" if right else "Less"
-    less = compared(op, question, wide, op.unsqueeze(x, [-1]))
+    less = compare(op, question, wide, op.unsqueeze(x, [-1]))
     found = op.reduce("ReduceSum", op.cast(less, "int64"), [-1])
     return op.cast(found, "int32") if out_int32 else found
 
@@ -309,7 +309,7 @@ def isin(
     del assume_unique
     named = op.named(test_elements)
     flat = op.reshape(named, (dims.product(named.shape),))
-    same = compared(op, "Equal", op.unsqueeze(elements, [-1]), flat)
+    same = compare(op, "Equal", op.unsqueeze(elements, [-1]), flat)
     some = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
     return op.unary("Not", some) if invert else some
 

@@ -29,7 +29,7 @@ def _ends(x: Value, pad: Ints) -> tuple[list[int], list[int]]:
     return before, behind
 
 
-def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> Value:
+def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> Value:
     """Return a tensor with more, or less, at both ends of its last axes.
 
     Raises:
@@ -37,11 +37,13 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     """
     x = op.named(x)
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
-        return _padded_by_sizes(op, x, pad, value or 0.0)
+        return _pad_symbolic(op, x, pad, value or 0.0)
     if mode in MODES and any(isinstance(n, int) and n < 0 for n in pad):
         # The edge is that of the whole tensor: what is taken away goes last.
-        whole = padded(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
-        return padded(op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value)
+        whole = pad_axes(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
+        return pad_axes(
+            op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value
+        )
     before, behind = _ends(x, pad)
     for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
         if one < 0 or other < 0:
@@ -53,13 +55,13 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
         return _around(op, x, *more)
     if mode == "constant":
         fill = op.constant(value or 0, x.dtype)
-        return op.shaped(_emitted(op, x, more, "constant", fill), shape)
+        return op.shaped(_emit_pad(op, x, more, "constant", fill), shape)
     if mode not in MODES:
         raise Unsupported(f"mode = {mode!r}")
-    return op.shaped(_emitted(op, x, more, MODES[mode], None), shape)
+    return op.shaped(_emit_pad(op, x, more, MODES[mode], None), shape)
 
 
-def _emitted(
+def _emit_pad(
     op: Context, x: Value, more: Sequence[Sequence[int]], mode: str, fill: Value | None
 ) -> Value:
     if not any(more[0]) and not any(more[1]):
@@ -69,7 +71,7 @@ def _emitted(
     return op.node("Pad", [op.outer(x), pads, fill], outputs, attributes={"mode": mode})[0]
 
 
-def _padded_by_sizes(op: Context, x: Value, pad: Ints, value: float) -> Value:
+def _pad_symbolic(op: Context, x: Value, pad: Ints, value: float) -> Value:
     """Return a tensor padded by sizes that have names; none of them may be negative."""
     if len(pad) % 2 or any(isinstance(n, int) and n < 0 for n in pad):
         raise Unsupported("padding that depends on the inputs' shapes, and takes away")
@@ -102,7 +104,7 @@ def constant_pad_nd(op: Context, self: Value, pad: Ints, value: Scalar = 0) -> V
     """A number at both ends of the last axes."""
     if not isinstance(value, int | float):
         raise Unsupported("padding by a number that is computed from the inputs")
-    return padded(op, self, pad, "constant", value)
+    return pad_axes(op, self, pad, "constant", value)
 
 
 @aten("pad")
@@ -110,7 +112,7 @@ def pad(
     op: Context, self: Value, pad: Ints, mode: str = "constant", value: float | None = None
 ) -> Value:
     """More at both ends of the last axes."""
-    return padded(op, self, pad, mode, value)
+    return pad_axes(op, self, pad, mode, value)
 
 
 @aten(
@@ -127,16 +129,16 @@ def pad(
 )
 def pad_by_mode(op: Context, self: Value, padding: Ints, *, mode: str) -> Value:
     """More at both ends of the last axes."""
-    return padded(op, self, padding, mode, None)
+    return pad_axes(op, self, padding, mode, None)
 
 
 @aten("_pad_circular")
 def pad_circular(op: Context, self: Value, pad: Ints) -> Value:
     """More at both ends of the last axes: what is at the other end."""
-    return padded(op, self, pad, "circular", None)
+    return pad_axes(op, self, pad, "circular", None)
 
 
 @aten("_pad_enum")
 def pad_enum(op: Context, self: Value, pad: Ints, mode: int, value: float | None = None) -> Value:
     """More at both ends of the last axes."""
-    return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)
+    return pad_axes(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)

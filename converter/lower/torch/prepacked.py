@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from converter.lower.torch.context import Context
-from converter.lower.torch.convolution import convolve, transposed
+from converter.lower.torch.convolution import convolve, convolve_transposed
 from converter.lower.torch.linear import linear
 from converter.lower.torch.program_values import Ints, ProgramValue, numbers
 from converter.lower.torch.table import aten
@@ -119,7 +119,7 @@ def conv2d_transpose_clamp_run(op: Context, x: Value, weights: ProgramValue) -> 
     """The transpose of cross-correlation of images, held between two bounds."""
     layer = _layer(weights)
     stride, padding, dilation = layer.spaced
-    made = transposed(
+    made = convolve_transposed(
         op, x, layer.weight, layer.bias, stride=stride, padding=padding,
         output_padding=layer.more, groups=layer.groups, dilation=dilation, rank=2,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def kind(dtype: str) -> int:
     raise Unsupported(f"arithmetic of {dtype}")
 
 
-def joined(a: str, b: str) -> str:
+def promote_types(a: str, b: str) -> str:
     """Return the dtype of two tensors alike in rank.
 
     Raises:
@@ -88,7 +88,7 @@ def result_type(*operands: Operand) -> str:
         else:
             place, dtype = 2, number_type(value)
         before = groups[place]
-        groups[place] = dtype if before is None else joined(before, dtype)
+        groups[place] = dtype if before is None else promote_types(before, dtype)
     found = _over(groups[0], _over(groups[1], groups[2]))
     if found is None:
         raise Unsupported("an operation of nothing")
@@ -102,7 +102,7 @@ def _over(first: str | None, second: str | None) -> str | None:
     if kind(first) >= kind(second):
         return first
     if kind(first) == 0 or kind(second) == 2:
-        return joined(first, second)
+        return promote_types(first, second)
     return first
 
 

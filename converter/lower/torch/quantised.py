@@ -13,7 +13,7 @@ import numpy as np
 from converter.lower.table import Variant
 from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
-from converter.lower.torch.convolution import convolve, transposed
+from converter.lower.torch.convolution import convolve, convolve_transposed
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import batch_norm
 from converter.lower.torch.program_values import Ints, ProgramValue, Scalar, Tensors
@@ -211,7 +211,7 @@ def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
               "padding": packed.padding[-rank:], "groups": packed.groups, "rank": rank}  # fmt: skip
     if packed.transposed:
         more = packed.output_padding[-rank:]
-        return transposed(op, x, weight, packed.bias, output_padding=more, **spaced)  # type: ignore[arg-type]
+        return convolve_transposed(op, x, weight, packed.bias, output_padding=more, **spaced)  # type: ignore[arg-type]
     return convolve(op, x, weight, packed.bias, **spaced)  # type: ignore[arg-type]
 
 

@@ -15,9 +15,9 @@ from converter.lower.ops.fourier import angles
 from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
 from converter.lower.torch.context import Context
-from converter.lower.torch.convolution import convolve, transposed, windows
+from converter.lower.torch.convolution import convolve, convolve_transposed, windows
 from converter.lower.torch.fourier import along, fitted_of, halved, whole_of
-from converter.lower.torch.padding import padded
+from converter.lower.torch.padding import pad_axes
 from converter.lower.torch.program_values import Int, integer
 from converter.lower.torch.promotion import DEFAULT
 from converter.lower.torch.table import aten
@@ -186,7 +186,7 @@ def stft_center(
         wide = op.unsqueeze(self, [0] * (3 - self.rank)) if self.rank == 2 else (
             op.unsqueeze(self, [0, 1])
         )  # fmt: skip
-        around = padded(op, wide, (n_fft // 2, n_fft // 2), pad_mode, None)
+        around = pad_axes(op, wide, (n_fft // 2, n_fft // 2), pad_mode, None)
         self = op.squeeze(around, [0] if self.rank == 2 else [0, 1])
     return _stft(
         op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex,
@@ -222,7 +222,7 @@ def istft(
     within = _window(op, window, n_fft, win_length or n_fft, x.real.dtype)
     if not half:  # torch takes the second half to be what makes the signal real
         x = x.each(lambda part: op.cut(part, 1, 0, n_fft // 2 + 1))
-    added = _added(op, x, within, n_fft, hop)
+    added = _overlap_add(op, x, within, n_fft, hop)
     if normalized:
         added = op.mul(added, sqrt(n_fft))
     whole = dims.add(dims.mul(dims.sub(count, 1), hop), n_fft)
@@ -242,13 +242,13 @@ def istft(
 
 def _spread(op: Context, x: Value, kernel: Value, hop: int) -> Value:
     """Return what stands along the last axis, each spread by a kernel, added up."""
-    return transposed(
+    return convolve_transposed(
         op, x, kernel, None, stride=(hop,), padding=(0,), output_padding=(0,), groups=1,
         dilation=(1,), rank=1,
     )  # fmt: skip
 
 
-def _added(op: Context, x: Pair, within: Value, n_fft: int, hop: int) -> Value:
+def _overlap_add(op: Context, x: Pair, within: Value, n_fft: int, hop: int) -> Value:
     """Return inverse transforms of [B, bins, frames] within a window, added up: [B, L]."""
     bins = n_fft // 2 + 1
     if 2 * bins * n_fft <= MOST:

@@ -46,7 +46,7 @@ def _same(
     return op.cast(value, base.dtype)
 
 
-def _swapped(
+def _swap(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     del op, place
@@ -60,28 +60,28 @@ def _swapped(
     return value.transposed(order)
 
 
-def _permuted(
+def _permute(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     del op, place
     return value.transposed(inverse([base.axis(int(n)) for n in given["dims"]]))
 
 
-def _selected(
+def _select(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     del place
     return select_scatter(op, base, value, given["dim"], given["index"])
 
 
-def _sliced(
+def _slice(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     del place
     return slice_scatter(op, base, value, **given)
 
 
-def _narrowed(
+def _narrow(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     del place
@@ -92,7 +92,7 @@ def _narrowed(
     return slice_scatter(op, base, value, given["dim"], start, end)
 
 
-def _taken(
+def _take(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
     assert place is not None
@@ -115,15 +115,15 @@ VIEWS: dict[str, View] = {
     "atleast_1d":  View("view", keeps_order=True, write=_as_it_was),
     "atleast_2d":  View("view", keeps_order=True, write=_as_it_was),
     "atleast_3d":  View("view", keeps_order=True, write=_as_it_was),
-    "transpose":   View("view", keeps_order=False, write=_swapped),
-    "swapaxes":    View("view", keeps_order=False, write=_swapped),
-    "swapdims":    View("view", keeps_order=False, write=_swapped),
-    "t":           View("view", keeps_order=False, write=_swapped),
-    "permute":     View("view", keeps_order=False, write=_permuted),
-    "select":      View("view", keeps_order=False, write=_selected),
-    "slice":       View("view", keeps_order=False, write=_sliced),
-    "narrow":      View("view", keeps_order=False, write=_narrowed),
-    "unbind":      View("view", keeps_order=False, write=_taken),
+    "transpose":   View("view", keeps_order=False, write=_swap),
+    "swapaxes":    View("view", keeps_order=False, write=_swap),
+    "swapdims":    View("view", keeps_order=False, write=_swap),
+    "t":           View("view", keeps_order=False, write=_swap),
+    "permute":     View("view", keeps_order=False, write=_permute),
+    "select":      View("view", keeps_order=False, write=_select),
+    "slice":       View("view", keeps_order=False, write=_slice),
+    "narrow":      View("view", keeps_order=False, write=_narrow),
+    "unbind":      View("view", keeps_order=False, write=_take),
     **dict.fromkeys(
         ("numpy_T", "mT", "mH", "adjoint", "matrix_H", "movedim", "moveaxis", "expand", "expand_as",
          "broadcast_to", "split", "split_with_sizes", "chunk", "tensor_split", "diagonal",

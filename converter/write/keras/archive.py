@@ -10,7 +10,7 @@ from converter.byte_sizes import readable_size
 from converter.child.trust import Trusted
 from converter.events import Progress, Step
 from converter.lower.keras.lowering import model_of
-from converter.lower.keras.weight_mapping import owned
+from converter.lower.keras.weight_mapping import map_weights
 from converter.lower.unsupported import Finding, report
 from converter.options import Options
 from converter.version import VERSION
@@ -72,7 +72,7 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
     own = find_custom_layers(model, bundle, trust)
     configuration = Configuration(model, class_name, lacking, own)
-    store = Store(model, owned(model, bundle.weights), bundle.weights, own)
+    store = Store(model, map_weights(model, bundle.weights), bundle.weights, own)
     placed = {name for made in store.places.values() for name in made.names}
     lost = [name for name in bundle.weights if name not in placed]
     findings = [*configuration.findings, *store.findings]

@@ -366,12 +366,12 @@ def map_keras_weights(bundle: Bundle, own: Sequence[str]) -> tuple[Bundle, dict[
     if bundle.topology is None or bundle.topology.kind != "keras_config":
         return bundle, {}, ""
     from converter.lower.keras.lowering import model_of
-    from converter.lower.keras.weight_mapping import layers_of, owned
+    from converter.lower.keras.weight_mapping import layers_of, map_weights
 
     weights = {name: bundle.weights[name] for name in own if name in bundle.weights}
     try:
         model = model_of(bundle)
-        layers, owners = dict(layers_of(model)), owned(model, weights)
+        layers, owners = dict(layers_of(model)), map_weights(model, weights)
     except (UnsupportedError, CorruptError) as e:
         return bundle, {}, f"names and layouts stay Keras's: {e.found}"
     encoded = {part for e in bundle.encodings.values() for part in e.parts.values()}

@@ -135,10 +135,11 @@ def questions():
 
 if __name__ == "__main__":
     sys.path.append(sys.argv[1])
-    from converter.lower.keras.trusted_child import traced
+    from converter.lower.keras.trusted_child import trace_code
 
     found = {
-        case: traced({"modules": [["odd", __file__]], **question}) for case, question in questions()
+        case: trace_code({"modules": [["odd", __file__]], **question})
+        for case, question in questions()
     }
     told = {}
     for case, answer in found.items():

@@ -12,8 +12,8 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import (
-    floating,
-    promoted,
+    as_float,
+    promote,
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
@@ -40,7 +40,7 @@ FLOATING = {
 @operation(OPERATIONS, *direct(FLOATING))
 def unary(op: Builder, x: Any, *, op_type: str) -> Value:
     """A function of each element that is one node of ONNX."""
-    return op.unary(op_type, floating(op, x))
+    return op.unary(op_type, as_float(op, x))
 
 
 def rsqrt(op: Builder, x: Value) -> Value:
@@ -83,7 +83,7 @@ def _logarithm(op: Builder, x: Value, base: int) -> Value:
 )
 def function_of_one(op: Builder, x: Any, *, compute: Unary) -> Value:
     """A function of each element."""
-    return compute(op, floating(op, x))
+    return compute(op, as_float(op, x))
 
 
 # -- functions that keep the dtype ----------------------------------------------------------------
@@ -105,7 +105,7 @@ def negative(op: Builder, x: Any) -> Value:
 @operation(OPERATIONS, "Reciprocal")
 def reciprocal(op: Builder, x: Any) -> Value:
     """1 / x."""
-    return op.unary("Reciprocal", floating(op, x))
+    return op.unary("Reciprocal", as_float(op, x))
 
 
 @operation(OPERATIONS, "Sign")
@@ -144,7 +144,7 @@ def round_(op: Builder, x: Any, *, decimals: int = 0) -> Value:
         return value
     if decimals == 0:
         return op.unary("Round", value)
-    wide = floating(op, value)
+    wide = as_float(op, value)
     factor = 10.0**decimals
     return op.cast(op.div(op.unary("Round", op.mul(wide, factor)), factor), value.dtype)
 
@@ -210,7 +210,7 @@ BITWISE = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 @operation(OPERATIONS, *direct(PROMOTED, "{}(x1, x2)."))
 def binary(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
     """A function of two tensors that is one node of ONNX."""
-    return op.elementwise(op_type, *promoted(op, x1, x2))
+    return op.elementwise(op_type, *promote(op, x1, x2))
 
 
 def not_equal(op: Builder, a: Value, b: Value) -> Value:
@@ -323,7 +323,7 @@ def divide(op: Builder, a: Value, b: Value) -> Value:
 )
 def function_of_two(op: Builder, x1: Any, x2: Any, *, join: Binary, also: tuple[str, ...]) -> Value:
     """A function of two tensors."""
-    return join(op, *promoted(op, x1, x2, also=also))
+    return join(op, *promote(op, x1, x2, also=also))
 
 
 @operation(
@@ -338,7 +338,7 @@ def logical(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
 @operation(OPERATIONS, *direct(BITWISE, "{} of the bits."))
 def bitwise(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
     """A function of the bits of two tensors."""
-    a, b = promoted(op, x, y)
+    a, b = promote(op, x, y)
     return op.elementwise(op_type if a.dtype == "bool" else f"Bitwise{op_type}", a, b)
 
 
@@ -349,7 +349,7 @@ def bitwise(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
 )
 def shifted(op: Builder, x: Any, y: Any, *, shift: Binary) -> Value:
     """The bits of x, moved by y places."""
-    return shift(op, *promoted(op, x, y))
+    return shift(op, *promote(op, x, y))
 
 
 def truth(op: Builder, x: Any) -> Value:
@@ -373,7 +373,7 @@ def logical_not(op: Builder, x: Any) -> Value:
 @operation(OPERATIONS, "Ldexp")
 def ldexp(op: Builder, x1: Any, x2: Any) -> Value:
     """x1 * 2 ** x2."""
-    a, b = promoted(op, x1, x2, also=("float",))
+    a, b = promote(op, x1, x2, also=("float",))
     return op.mul(a, op.elementwise("Pow", op.constant(2.0, b.dtype), b))
 
 
@@ -421,7 +421,7 @@ def is_close(
     op: Builder, x1: Any, x2: Any, rtol: Any = 1e-5, atol: Any = 1e-8, *, equal_nan: bool = False
 ) -> Value:
     """Whether abs(x1 - x2) <= atol + rtol * abs(x2)."""
-    a, b = promoted(op, x1, x2)
+    a, b = promote(op, x1, x2)
     if not a.is_float:
         return op.elementwise("Equal", a, b)
     near = op.add(op.mul(op.unary("Abs", b), rtol), atol)
@@ -435,7 +435,7 @@ def is_close(
 @operation(OPERATIONS, "Angle")
 def angle(op: Builder, x: Any) -> Value:
     """0, and pi where x is negative: there are no complex numbers here."""
-    value = floating(op, x)
+    value = as_float(op, x)
     return op.where(op.elementwise("Less", value, 0.0), pi, op.constant(0.0, value.dtype))
 
 
@@ -444,7 +444,7 @@ def where(op: Builder, condition: Any, x1: Any = None, x2: Any = None) -> Any:
     """x1 where the condition holds, else x2; with the condition alone, where it holds."""
     if x1 is None and x2 is None:
         return nonzero(op, condition)
-    return op.where(truth(op, condition), *promoted(op, x1, x2))
+    return op.where(truth(op, condition), *promote(op, x1, x2))
 
 
 @operation(OPERATIONS, "Nonzero")
@@ -459,7 +459,7 @@ def nonzero(op: Builder, x: Any) -> list[Value]:
 @operation(OPERATIONS, "Select")
 def select(op: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
     """The choice of the first condition that holds, else the default."""
-    *choices, result = promoted(op, *choicelist, default)
+    *choices, result = promote(op, *choicelist, default)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = op.where(truth(op, condition), choice, result)
     return result

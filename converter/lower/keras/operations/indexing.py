@@ -11,12 +11,12 @@ import numpy as np
 from converter.lower.builder import END, Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import (
-    flattened,
+    flatten,
     known_size,
-    promoted,
+    promote,
     tensor,
 )
-from converter.lower.keras.operations.shaping import moved
+from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
 from converter.lower.values import Value, total
@@ -132,7 +132,7 @@ def _whole(op: Builder, numbers: Value) -> Value:
 def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
     """Elements of x along an axis, by number; below zero from the end."""
     value = tensor(op, x)
-    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.gather(value, _whole(op, tensor(op, indices)), axis)
 
 
@@ -140,7 +140,7 @@ def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value
 def take_along_axis(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
     """For each number the element of x that is that far along an axis at the same place."""
     value, numbers = tensor(op, x), op.cast(tensor(op, indices), "int64")
-    value, axis = (flattened(op, value), 0) if axis is None else (value, value.axis(axis))
+    value, axis = (flatten(op, value), 0) if axis is None else (value, value.axis(axis))
     for one, other in ((0, 1), (1, 0)):
         pair = [value, numbers]
         sizes = [
@@ -275,7 +275,7 @@ def triu(op: Builder, x: Any, *, k: int = 0) -> Value:
 def diagonal(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """The diagonal of the plane of two axes, as the last axis."""
     value = tensor(op, x)
-    return take_diagonal(op, moved(op, value, [axis1, axis2], [-2, -1]), offset)
+    return take_diagonal(op, move_axes(op, value, [axis1, axis2], [-2, -1]), offset)
 
 
 @operation(OPERATIONS, "Trace")
@@ -296,7 +296,7 @@ def diag(op: Builder, x: Any, *, k: int = 0) -> Value:
 @operation(OPERATIONS, "Diagflat")
 def diagflat(op: Builder, x: Any, *, k: int = 0) -> Value:
     """A matrix with all elements of x as diagonal."""
-    return make_diagonal(op, flattened(op, tensor(op, x)), k)
+    return make_diagonal(op, flatten(op, tensor(op, x)), k)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -349,14 +349,14 @@ def placed(op: Builder, rising: Value, values: Value, *, right: bool) -> Value:
 @operation(OPERATIONS, "SearchSorted")
 def search_sorted(op: Builder, sorted_sequence: Any, values: Any, *, side: str = "left") -> Value:
     """Where values would have to stand in a rising sequence."""
-    rising, value = promoted(op, sorted_sequence, values)
+    rising, value = promote(op, sorted_sequence, values)
     return placed(op, rising, value, right=side == "right")
 
 
 @operation(OPERATIONS, "Digitize")
 def digitize(op: Builder, x: Any, bins: Any) -> Value:
     """The number of the bin of each element."""
-    value, rising = promoted(op, x, tensor(op, bins, "float32"))
+    value, rising = promote(op, x, tensor(op, bins, "float32"))
     return placed(op, rising, value, right=True)
 
 
@@ -366,8 +366,8 @@ def is_in(
 ) -> Value:
     """Whether each element of x1 is one of x2."""
     del assume_unique  # a hint
-    a, b = promoted(op, x1, x2)
-    same = op.elementwise("Equal", op.unsqueeze(a, [-1]), flattened(op, b))
+    a, b = promote(op, x1, x2)
+    same = op.elementwise("Equal", op.unsqueeze(a, [-1]), flatten(op, b))
     found = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
     return op.unary("Not", found) if invert else found
 

@@ -12,13 +12,13 @@ from converter.lower.builder import Builder
 from converter.lower.keras import activations
 from converter.lower.keras.attention import dot_product
 from converter.lower.keras.convolution import depthwise
-from converter.lower.keras.operations.operands import Axes, all_axes, floating, known_size, tensor
+from converter.lower.keras.operations.operands import Axes, all_axes, as_float, known_size, tensor
 from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
 from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
-from converter.lower.ops.norm import along, standardized
+from converter.lower.ops.norm import along, standardize
 from converter.lower.ops.pool import pool
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
@@ -50,7 +50,7 @@ def activation(op: Builder, x: Any, *, function: str) -> Value:
     """An activation; integers become floating point numbers first."""
     value = tensor(op, x)
     integers = not value.is_float and function not in ("relu", "relu6")
-    return activations.FUNCTIONS[function](op, floating(op, x) if integers else value)
+    return activations.FUNCTIONS[function](op, as_float(op, x) if integers else value)
 
 
 @operation(OPERATIONS, "ReLU")
@@ -59,74 +59,74 @@ def relu(
     negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0,
 ) -> Value:  # fmt: skip
     """max_value if x >= max_value; x if threshold <= x; else negative_slope * (x - threshold)."""
-    return activations.relu(op, floating(op, x), negative_slope, max_value, threshold)
+    return activations.relu(op, as_float(op, x), negative_slope, max_value, threshold)
 
 
 @operation(OPERATIONS, "LeakyRelu")
 def leaky_relu(op: Builder, x: Any, *, negative_slope: float = 0.2) -> Value:
     """X if x > 0 else negative_slope * x."""
-    return activations.leaky_relu(op, floating(op, x), negative_slope)
+    return activations.leaky_relu(op, as_float(op, x), negative_slope)
 
 
 @operation(OPERATIONS, "Elu")
 def elu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
     """X if x > 0 else alpha * (exp(x) - 1)."""
-    return activations.elu(op, floating(op, x), alpha)
+    return activations.elu(op, as_float(op, x), alpha)
 
 
 @operation(OPERATIONS, "Celu")
 def celu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
     """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
-    return activations.celu(op, floating(op, x), alpha)
+    return activations.celu(op, as_float(op, x), alpha)
 
 
 @operation(OPERATIONS, "Gelu")
 def gelu(op: Builder, x: Any, *, approximate: bool = True) -> Value:
     """X * P(X <= x) for a normal X, by tanh or exactly."""
-    return activations.gelu(op, floating(op, x), approximate)
+    return activations.gelu(op, as_float(op, x), approximate)
 
 
 @operation(OPERATIONS, "Glu")
 def glu(op: Builder, x: Any, *, axis: int = -1) -> Value:
     """A * sigmoid(b) for the halves a, b of x."""
-    return activations.glu(op, floating(op, x), axis)
+    return activations.glu(op, as_float(op, x), axis)
 
 
 @operation(OPERATIONS, "HardShrink")
 def hard_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
     """X beyond the threshold, zero within it."""
-    return activations.hard_shrink(op, floating(op, x), threshold)
+    return activations.hard_shrink(op, as_float(op, x), threshold)
 
 
 @operation(OPERATIONS, "SoftShrink")
 def soft_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
     """X moved towards zero by the threshold, and zero within it."""
-    return activations.soft_shrink(op, floating(op, x), threshold)
+    return activations.soft_shrink(op, as_float(op, x), threshold)
 
 
 @operation(OPERATIONS, "Squareplus")
 def squareplus(op: Builder, x: Any, *, b: float = 4.0) -> Value:
     """(x + sqrt(x * x + b)) / 2."""
-    return activations.squareplus(op, floating(op, x), b)
+    return activations.squareplus(op, as_float(op, x), b)
 
 
 @operation(OPERATIONS, "Threshold")
 def threshold_(op: Builder, x: Any, *, threshold: float, default_value: float) -> Value:
     """X beyond the threshold, else the default."""
-    return activations.threshold_function(op, floating(op, x), threshold, default_value)
+    return activations.threshold_function(op, as_float(op, x), threshold, default_value)
 
 
 @operation(OPERATIONS, "Softmax")
 def softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
     """exp(x) / sum(exp(x)) over an axis, or several, or all."""
-    value = floating(op, x)
+    value = as_float(op, x)
     return activations.softmax(op, value, axis if isinstance(axis, int) else all_axes(value, axis))
 
 
 @operation(OPERATIONS, "LogSoftmax")
 def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
     """X - log(sum(exp(x))) over an axis, or several, or all."""
-    value = floating(op, x)
+    value = as_float(op, x)
     if isinstance(axis, int):
         return op.softmax(value, axis, "LogSoftmax")
     axes = all_axes(value, axis)
@@ -138,7 +138,7 @@ def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
 @operation(OPERATIONS, "Sparsemax")
 def sparsemax(op: Builder, x: Any, *, axis: int = -1) -> Value:
     """max(x - tau, 0), with Keras's tau."""
-    return activations.sparsemax(op, floating(op, x), axis)
+    return activations.sparsemax(op, as_float(op, x), axis)
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -339,7 +339,7 @@ def layer_norm(
         result = op.div(wide, op.unary("Sqrt", op.add(spread, least)))
         beta = None
     else:
-        result = standardized(op, wide, axes, least)
+        result = standardize(op, wide, axes, least)
     for parameter, join in ((gamma, op.mul), (beta, op.add)):
         if parameter is not None:
             number = along(op, value, tensor(op, parameter, wide.dtype), axes)
@@ -368,7 +368,7 @@ def normalize(
     op: Builder, x: Any, *, axis: Axes = -1, order: int = 2, epsilon: float | None = None
 ) -> Value:
     """X / max(its length of an order over axes, epsilon)."""
-    value = floating(op, x)
+    value = as_float(op, x)
     kind = None if order == 2 else order
     length = norm(op, value, ord=kind, axis=all_axes(value, axis), keepdims=True)
     least = op.constant(EPSILON if epsilon is None else epsilon, value.dtype)
@@ -429,7 +429,7 @@ def fake_quant(
     num_bits: int = 8, narrow_range: bool = False, axis: int | None = None,
 ) -> Value:  # fmt: skip
     """X as whole steps between two bounds, so many bits of them, that have zero among them."""
-    value = floating(op, inputs)
+    value = as_float(op, inputs)
     low, high = (tensor(op, n, value.dtype) for n in (min_vals, max_vals))
     if axis is not None and low.rank:
         low, high = (along(op, value, n, [value.axis(axis)]) for n in (low, high))

@@ -79,7 +79,7 @@ def tensor(op: Builder, operand: Any, dtype: str | None = None) -> Value:
         Unsupported: It is neither a value nor numbers.
     """
     if isinstance(operand, list | tuple) and any(isinstance(v, Value) for v in flat(operand)):
-        parts = [op.unsqueeze(v, [0]) for v in promoted(op, *operand)]
+        parts = [op.unsqueeze(v, [0]) for v in promote(op, *operand)]
         value = op.concat(parts, 0)
         return op.cast(value, dtype) if dtype else value
     if isinstance(operand, Value):
@@ -97,7 +97,7 @@ def flat(structure: Any) -> list[Any]:
     return [structure]
 
 
-def promoted(op: Builder, *operands: Any, also: Sequence[str] = ()) -> list[Value]:
+def promote(op: Builder, *operands: Any, also: Sequence[str] = ()) -> list[Value]:
     """Return operands as values of the dtype they have together.
 
     Args:
@@ -109,7 +109,7 @@ def promoted(op: Builder, *operands: Any, also: Sequence[str] = ()) -> list[Valu
     return [tensor(op, v, dtype) for v in operands]
 
 
-def floating(op: Builder, x: Any) -> Value:
+def as_float(op: Builder, x: Any) -> Value:
     """Return an operand as floating point numbers, float32 where it is none."""
     value = tensor(op, x)
     return value if value.is_float else op.cast(value, "float32")
@@ -122,12 +122,12 @@ def all_axes(x: Value, axis: Axes) -> list[int]:
     return sorted(x.axis(a) for a in ([axis] if isinstance(axis, int) else axis))
 
 
-def flattened(op: Builder, x: Value) -> Value:
+def flatten(op: Builder, x: Value) -> Value:
     """Return a value in one axis."""
     return x if x.rank == 1 else op.reshape(x, (total(x.shape),))
 
 
-def reshaped(op: Builder, x: Value, sizes: Sequence[int | None]) -> Value:
+def reshape_to(op: Builder, x: Value, sizes: Sequence[int | None]) -> Value:
     """Return a value in another shape, in which -1 and None stand for what is not known."""
     target: list[Dim] = [n if n is not None and n >= 0 else None for n in sizes]
     unknown = [i for i, n in enumerate(target) if n is None]

@@ -13,14 +13,14 @@ from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
-    flattened,
-    floating,
+    as_float,
+    flatten,
     known_size,
-    promoted,
+    promote,
     tensor,
 )
 from converter.lower.keras.operations.reductions import extreme, reduced
-from converter.lower.keras.operations.shaping import moved
+from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.einsum import contract
 from converter.lower.values import Value
@@ -30,7 +30,7 @@ from converter.lower.values import Value
 
 def wide(op: Builder, a: Any, b: Any) -> tuple[Value, Value, str]:
     """Return two operands in a dtype that is multiplied, and the one of the result."""
-    first, second = promoted(op, a, b)
+    first, second = promote(op, a, b)
     dtype = first.dtype
     if first.is_float or dtype in ("int32", "int64"):
         return first, second, dtype
@@ -38,7 +38,7 @@ def wide(op: Builder, a: Any, b: Any) -> tuple[Value, Value, str]:
     return op.cast(first, "int32"), op.cast(second, "int32"), result
 
 
-def multiplied(op: Builder, a: Value, b: Value) -> Value:
+def multiply(op: Builder, a: Value, b: Value) -> Value:
     """Return the matrix product, of vectors too."""
     left, right = a.rank == 1, b.rank == 1
     a = op.unsqueeze(a, [0]) if left else a
@@ -52,10 +52,10 @@ def multiplied(op: Builder, a: Value, b: Value) -> Value:
 def matmul(op: Builder, x1: Any, x2: Any) -> Value:
     """The matrix product."""
     a, b, dtype = wide(op, x1, x2)
-    return op.cast(multiplied(op, a, b), dtype)
+    return op.cast(multiply(op, a, b), dtype)
 
 
-def contracted(
+def contract_axes(
     op: Builder, a: Value, b: Value, axes_a: Sequence[int], axes_b: Sequence[int]
 ) -> Value:
     """Return the sum of products over pairs of axes; what is left of a comes first."""
@@ -80,7 +80,7 @@ def dot(op: Builder, x1: Any, x2: Any) -> Value:
     a, b, dtype = wide(op, x1, x2)
     if 0 in (a.rank, b.rank):
         return op.cast(op.mul(a, b), dtype)
-    return op.cast(contracted(op, a, b, [-1], [-1 if b.rank == 1 else -2]), dtype)
+    return op.cast(contract_axes(op, a, b, [-1], [-1 if b.rank == 1 else -2]), dtype)
 
 
 @operation(OPERATIONS, "Inner")
@@ -89,14 +89,14 @@ def inner(op: Builder, x1: Any, x2: Any) -> Value:
     a, b, dtype = wide(op, x1, x2)
     if 0 in (a.rank, b.rank):
         return op.cast(op.mul(a, b), dtype)
-    return op.cast(contracted(op, a, b, [-1], [-1]), dtype)
+    return op.cast(contract_axes(op, a, b, [-1], [-1]), dtype)
 
 
 @operation(OPERATIONS, "Vdot")
 def vdot(op: Builder, x1: Any, x2: Any) -> Value:
     """The sum of the products of all elements."""
     a, b, dtype = wide(op, x1, x2)
-    both = op.mul(flattened(op, a), flattened(op, b))
+    both = op.mul(flatten(op, a), flatten(op, b))
     return op.cast(op.reduce("ReduceSum", both, [0]), dtype)
 
 
@@ -104,7 +104,7 @@ def vdot(op: Builder, x1: Any, x2: Any) -> Value:
 def outer(op: Builder, x1: Any, x2: Any) -> Value:
     """The product of every element of x1 with every one of x2."""
     a, b, dtype = wide(op, x1, x2)
-    column, row = op.unsqueeze(flattened(op, a), [1]), op.unsqueeze(flattened(op, b), [0])
+    column, row = op.unsqueeze(flatten(op, a), [1]), op.unsqueeze(flatten(op, b), [0])
     return op.cast(op.matmul(column, row), dtype)
 
 
@@ -118,13 +118,13 @@ def tensordot(op: Builder, x1: Any, x2: Any, *, axes: Any = 2) -> Value:
         first, second = axes
         pairs = ([first] if isinstance(first, int) else list(first),
                  [second] if isinstance(second, int) else list(second))  # fmt: skip
-    return op.cast(contracted(op, a, b, *pairs), dtype)
+    return op.cast(contract_axes(op, a, b, *pairs), dtype)
 
 
 @operation(OPERATIONS, "Einsum")
 def einsum(op: Builder, *operands: Any, subscripts: str) -> Value:
     """Einstein's sum."""
-    values = promoted(op, *operands)
+    values = promote(op, *operands)
     dtype = values[0].dtype
     if not values[0].is_float and dtype not in ("int32", "int64"):
         values = [op.cast(v, "int32") for v in values]
@@ -145,7 +145,7 @@ def explicit(subscripts: str) -> str:
 @operation(OPERATIONS, "Kron")
 def kron(op: Builder, x1: Any, x2: Any) -> Value:
     """Each element of x1 times the whole of x2, side by side."""
-    a, b = promoted(op, x1, x2)
+    a, b = promote(op, x1, x2)
     rank = max(a.rank, b.rank)
     a, b = (op.unsqueeze(v, list(range(rank - v.rank))) if v.rank < rank else v for v in (a, b))
     apart = op.mul(
@@ -165,8 +165,8 @@ def cross(
 ) -> Value:  # fmt: skip
     """The cross product of vectors of two or three elements."""
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
-    a, b = promoted(op, x1, x2)
-    a, b = moved(op, a, axisa, -1), moved(op, b, axisb, -1)
+    a, b = promote(op, x1, x2)
+    a, b = move_axes(op, a, axisa, -1), move_axes(op, b, axisb, -1)
     flat = all(known_size(v, -1, "a cross product") == 2 for v in (a, b))
     left, right = (_three(op, v) for v in (a, b))
     places = [2] if flat else [0, 1, 2]
@@ -175,7 +175,7 @@ def cross(
         j, k = (i + 1) % 3, (i + 2) % 3
         parts.append(op.sub(op.mul(left[j], right[k]), op.mul(left[k], right[j])))
     result = op.concat(parts, -1)
-    return op.squeeze(result, [-1]) if flat else moved(op, result, -1, axisc)
+    return op.squeeze(result, [-1]) if flat else move_axes(op, result, -1, axisc)
 
 
 def _three(op: Builder, x: Value) -> list[Value]:
@@ -187,7 +187,7 @@ def _three(op: Builder, x: Value) -> list[Value]:
 @operation(OPERATIONS, "Correlate")
 def correlate(op: Builder, x1: Any, x2: Any, *, mode: str = "valid") -> Value:
     """The sums of products of one vector with another that slides along it."""
-    a, b = (floating(op, v) for v in promoted(op, x1, x2))
+    a, b = (as_float(op, v) for v in promote(op, x1, x2))
     n, m = (known_size(v, 0, "a correlation") for v in (a, b))
     pad = 0 if mode == "valid" else max(m - 1, 0)
     size = n + 2 * pad - m + 1
@@ -206,7 +206,7 @@ def correlate(op: Builder, x1: Any, x2: Any, *, mode: str = "valid") -> Value:
 @operation(OPERATIONS, "Corrcoef")
 def corrcoef(op: Builder, x: Any) -> Value:
     """The correlation of every row of x with every other."""
-    value = floating(op, x)
+    value = as_float(op, x)
     away = op.sub(value, op.reduce("ReduceMean", value, [-1], keepdims=True))
     size = known_size(value, -1, "a correlation")
     covariance = op.div(op.matmul(away, op.transpose(away, [1, 0])), float(size - 1))
@@ -241,7 +241,7 @@ def norm(
     op: Builder, x: Any, *, ord: Any = None, axis: Axes = None, keepdims: bool = False
 ) -> Value:
     """The length of vectors: Euclidean, or of another order; of matrices by rows and columns."""
-    value = floating(op, x)
+    value = as_float(op, x)
     axes = all_axes(value, axis)
     order = float(ord) if isinstance(ord, int | float) else ord
     size = op.unary("Abs", value)

@@ -11,9 +11,9 @@ from converter.lower.keras.operations.elementwise import is_close, truth
 from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
-    flattened,
-    floating,
-    promoted,
+    as_float,
+    flatten,
+    promote,
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, operation
@@ -57,7 +57,7 @@ def product(
 @operation(OPERATIONS, "Mean")
 def mean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The mean over axes."""
-    return reduced(op, "ReduceMean", floating(op, x), axis, keepdims)
+    return reduced(op, "ReduceMean", as_float(op, x), axis, keepdims)
 
 
 def extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
@@ -114,7 +114,7 @@ def all_close(
 ) -> Value:  # fmt: skip
     """Whether abs(x1 - x2) <= atol + rtol * abs(x2) everywhere."""
     near = is_close(op, x1, x2, rtol, atol, equal_nan=equal_nan)
-    a, b = promoted(op, x1, x2)
+    a, b = promote(op, x1, x2)
     return every(op, op.elementwise("Or", near, op.elementwise("Equal", a, b)))
 
 
@@ -133,7 +133,7 @@ def squares(op: Builder, x: Value, axis: Axes, keepdims: bool) -> Value:
 @operation(OPERATIONS, "Var")
 def variance(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The variance over axes."""
-    value = floating(op, x)
+    value = as_float(op, x)
     wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
     return op.cast(squares(op, wide, axis, keepdims), value.dtype)
 
@@ -141,7 +141,7 @@ def variance(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) 
 @operation(OPERATIONS, "Std")
 def deviation(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The standard deviation over axes."""
-    return op.unary("Sqrt", squares(op, floating(op, x), axis, keepdims))
+    return op.unary("Sqrt", squares(op, as_float(op, x), axis, keepdims))
 
 
 @operation(OPERATIONS, "Average")
@@ -149,7 +149,7 @@ def average(op: Builder, x: Any, weights: Any = None, *, axis: int | None = None
     """The mean over an axis, weighted where there are weights."""
     if weights is None:
         return mean(op, x, axis=axis)
-    value, weight = promoted(op, x, weights, also=("float",))
+    value, weight = promote(op, x, weights, also=("float",))
     if weight.rank < value.rank and axis is not None:
         place = value.axis(axis)
         weight = op.reshape(
@@ -162,7 +162,7 @@ def average(op: Builder, x: Any, weights: Any = None, *, axis: int | None = None
 @operation(OPERATIONS, "Logsumexp")
 def logsumexp(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """log(sum(exp(x))) over axes, without overflow."""
-    value = floating(op, x)
+    value = as_float(op, x)
     peak = reduced(op, "ReduceMax", value, axis, keepdims=True)
     powers = op.unary("Exp", op.sub(value, peak))
     result = op.add(op.unary("Log", reduced(op, "ReduceSum", powers, axis, keepdims=True)), peak)
@@ -179,7 +179,7 @@ def position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool
     if value.dtype in ("bool", "int16", "uint16", "uint32"):
         value = op.cast(value, "int32")
     if axis is None:
-        value, axis = flattened(op, value), 0
+        value, axis = flatten(op, value), 0
         keep: tuple[Dim, ...] = (1,) * rank if keepdims else ()
         found = op.emit(op_type, value, dtype="int64", shape=(), axis=0, keepdims=0)
         return op.reshape(op.cast(found, "int32"), keep)
@@ -239,7 +239,7 @@ def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
 def sort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
     """X in ascending order along an axis."""
     value = tensor(op, x)
-    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return ordered(op, value, axis, None, largest=False)[0]
 
 
@@ -247,7 +247,7 @@ def sort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
 def argsort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
     """The numbers of x in ascending order along an axis."""
     value = tensor(op, x)
-    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.cast(ordered(op, value, axis, None, largest=False)[1], "int32")
 
 
@@ -271,7 +271,7 @@ def cumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = 
     """The sum of everything up to each element along an axis."""
     value = tensor(op, x, dtype)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
-    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     place = op.constant(value.axis(axis), "int64")
     return op.emit("CumSum", value, place, dtype=value.dtype, shape=value.shape)
 
@@ -281,7 +281,7 @@ def cumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None =
     """The product of everything up to each element along an axis."""
     value = tensor(op, x, dtype)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
-    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return accumulate(op, value, axis, op.mul, 1)
 
 
@@ -300,7 +300,7 @@ def diff(op: Builder, a: Any, *, n: int = 1, axis: int = -1) -> Value:
 @operation(OPERATIONS, "Trapezoid")
 def trapezoid(op: Builder, y: Any, *, x: Any = None, dx: float = 1.0, axis: int = -1) -> Value:
     """The integral along an axis of straight lines between the points."""
-    value = floating(op, y)
+    value = as_float(op, y)
     width = dx if x is None else diff(op, tensor(op, x, value.dtype), axis=-1)
     if isinstance(width, Value) and width.rank == 1 and value.axis(axis) != value.rank - 1:
         width = op.unsqueeze(width, list(range(1, value.rank - value.axis(axis))))

@@ -14,14 +14,14 @@ from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
-    flattened,
+    flatten,
     known_size,
-    promoted,
-    reshaped,
+    promote,
+    reshape_to,
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
-from converter.lower.ops.pad import flipped, padded
+from converter.lower.ops.pad import pad_ends, reverse_axes
 from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.values import Value, broadcast
 
@@ -32,13 +32,13 @@ from converter.lower.values import Value, broadcast
 def reshape(op: Builder, x: Any, *, newshape: int | Sequence[int | None]) -> Value:
     """X in another shape; one size may be -1."""
     sizes = [newshape] if isinstance(newshape, int) else newshape
-    return reshaped(op, tensor(op, x), sizes)
+    return reshape_to(op, tensor(op, x), sizes)
 
 
 @operation(OPERATIONS, "Ravel")
 def ravel(op: Builder, x: Any) -> Value:
     """X in one axis."""
-    return flattened(op, tensor(op, x))
+    return flatten(op, tensor(op, x))
 
 
 @operation(OPERATIONS, "ExpandDims")
@@ -89,7 +89,7 @@ def swapaxes(op: Builder, x: Any, *, axis1: int, axis2: int) -> Value:
     return op.transpose(value, order)
 
 
-def moved(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
+def move_axes(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
     """Return a value with axes moved to other places."""
     sources = [x.axis(a) for a in ([source] if isinstance(source, int) else source or [])]
     places = [
@@ -104,26 +104,26 @@ def moved(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
 @operation(OPERATIONS, "Moveaxis")
 def moveaxis(op: Builder, x: Any, *, source: Axes, destination: Axes) -> Value:
     """X with axes moved to other places."""
-    return moved(op, tensor(op, x), source, destination)
+    return move_axes(op, tensor(op, x), source, destination)
 
 
 @operation(OPERATIONS, "Flip")
 def flip(op: Builder, x: Any, *, axis: Axes = None) -> Value:
     """X with axes reversed, all by default."""
     value = tensor(op, x)
-    return flipped(op, value, all_axes(value, axis))
+    return reverse_axes(op, value, all_axes(value, axis))
 
 
 @operation(OPERATIONS, "Fliplr")
 def fliplr(op: Builder, x: Any) -> Value:
     """X with its second axis reversed."""
-    return flipped(op, tensor(op, x), [1])
+    return reverse_axes(op, tensor(op, x), [1])
 
 
 @operation(OPERATIONS, "Flipud")
 def flipud(op: Builder, x: Any) -> Value:
     """X with its first axis reversed."""
-    return flipped(op, tensor(op, x), [0])
+    return reverse_axes(op, tensor(op, x), [0])
 
 
 @operation(OPERATIONS, "Rot90")
@@ -132,7 +132,7 @@ def rot90(op: Builder, array: Any, *, k: int = 1, axes: Sequence[int] = (0, 1)) 
     value = tensor(op, array)
     first, second = (value.axis(a) for a in axes)
     for _ in range(k % 4):
-        value = flipped(op, value, [second])
+        value = reverse_axes(op, value, [second])
         order = list(range(value.rank))
         order[first], order[second] = second, first
         value = op.transpose(value, order)
@@ -144,7 +144,7 @@ def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) 
     """X moved along axes, what leaves at one end coming back at the other."""
     value = tensor(op, x)
     if axis is None:
-        line = flattened(op, value)
+        line = flatten(op, value)
         amount = shift if isinstance(shift, int) else sum(shift)
         return op.reshape(roll_axis(op, line, 0, amount), value.shape)
     axes = [axis] if isinstance(axis, int) else list(axis)
@@ -160,22 +160,22 @@ def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) 
 @operation(OPERATIONS, "Concatenate")
 def concatenate(op: Builder, xs: Sequence[Any], *, axis: int = 0) -> Value:
     """Tensors one after another along an axis."""
-    return op.concat(promoted(op, *xs), axis)
+    return op.concat(promote(op, *xs), axis)
 
 
 @operation(OPERATIONS, "Append")
 def append(op: Builder, x1: Any, x2: Any, *, axis: int | None = None) -> Value:
     """x2 behind x1 along an axis, or both flattened."""
-    values = promoted(op, x1, x2)
+    values = promote(op, x1, x2)
     if axis is None:
-        return op.concat([flattened(op, v) for v in values], 0)
+        return op.concat([flatten(op, v) for v in values], 0)
     return op.concat(values, axis)
 
 
 @operation(OPERATIONS, "Stack")
 def stack(op: Builder, x: Sequence[Any], *, axis: int = 0) -> Value:
     """Tensors one after another along a new axis."""
-    values = promoted(op, *x)
+    values = promote(op, *x)
     place = axis + values[0].rank + 1 if axis < 0 else axis
     return op.concat([op.unsqueeze(v, [place]) for v in values], place)
 
@@ -183,21 +183,21 @@ def stack(op: Builder, x: Sequence[Any], *, axis: int = 0) -> Value:
 @operation(OPERATIONS, "Hstack")
 def hstack(op: Builder, xs: Sequence[Any]) -> Value:
     """Tensors one after another along the second axis, or the only one."""
-    values = promoted(op, *xs)
+    values = promote(op, *xs)
     return op.concat(values, min(1, values[0].rank - 1))
 
 
 @operation(OPERATIONS, "Vstack")
 def vstack(op: Builder, xs: Sequence[Any]) -> Value:
     """Tensors one after another along the first axis."""
-    return op.concat(promoted(op, *xs), 0)
+    return op.concat(promote(op, *xs), 0)
 
 
 @operation(OPERATIONS, "Dstack")
 def dstack(op: Builder, xs: Sequence[Any]) -> Value:
     """Tensors one after another along the third axis, new where they have fewer."""
     new = {0: [0, 1, 2], 1: [0, 2], 2: [2]}
-    values = [op.unsqueeze(v, new[v.rank]) if v.rank < 3 else v for v in promoted(op, *xs)]
+    values = [op.unsqueeze(v, new[v.rank]) if v.rank < 3 else v for v in promote(op, *xs)]
     return op.concat(values, 2)
 
 
@@ -284,7 +284,7 @@ def tile(op: Builder, x: Any, *, repeats: int | Sequence[int]) -> Value:
 def repeat(op: Builder, x: Any, *, repeats: int | Sequence[int], axis: int | None = None) -> Value:
     """X, each element again and again along an axis."""
     value = tensor(op, x)
-    value, axis = (flattened(op, value), 0) if axis is None else (value, value.axis(axis))
+    value, axis = (flatten(op, value), 0) if axis is None else (value, value.axis(axis))
     size = value.shape[axis]
     counts = [repeats] if isinstance(repeats, int) else [int(n) for n in repeats]
     if isinstance(size, int):
@@ -303,7 +303,7 @@ def pad(
 ) -> Value:
     """X with more elements at the ends of its axes: one number, or x mirrored."""
     value = tensor(op, x)
-    return padded(op, value, pairs(pad_width, value.rank), mode, constant_values)
+    return pad_ends(op, value, pairs(pad_width, value.rank), mode, constant_values)
 
 
 def pairs(pad_width: Any, rank: int) -> list[tuple[int, int]]:
@@ -320,7 +320,7 @@ def pairs(pad_width: Any, rank: int) -> list[tuple[int, int]]:
 # -- new tensors -----------------------------------------------------------------------------------
 
 
-def filled(op: Builder, like: Value, number: Any, dtype: str) -> Value:
+def fill_like(op: Builder, like: Value, number: Any, dtype: str) -> Value:
     """Return a tensor of one number in the shape of another."""
     return op.expand(tensor(op, number, dtype), like.shape, like=like)
 
@@ -329,21 +329,21 @@ def filled(op: Builder, like: Value, number: Any, dtype: str) -> Value:
 def zeros_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
     """0 in the shape of x."""
     value = tensor(op, x)
-    return filled(op, value, 0, dtype or value.dtype)
+    return fill_like(op, value, 0, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "OnesLike")
 def ones_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
     """1 in the shape of x."""
     value = tensor(op, x)
-    return filled(op, value, 1, dtype or value.dtype)
+    return fill_like(op, value, 1, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "FullLike")
 def full_like(op: Builder, x: Any, fill_value: Any, *, dtype: str | None = None) -> Value:
     """A number in the shape of x."""
     value = tensor(op, x)
-    return filled(op, value, fill_value, dtype or value.dtype)
+    return fill_like(op, value, fill_value, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "Full")
@@ -360,7 +360,7 @@ def linspace(
     axis: int = 0,
 ) -> Any:  # fmt: skip
     """So many numbers from start to stop, all as far from the next."""
-    first, last = promoted(op, start, stop, also=("float",))
+    first, last = promote(op, start, stop, also=("float",))
     first, last = (op.cast(v, dtype) if dtype and "float" in dtype else v for v in (first, last))
     parts = max(num - 1, 1) if endpoint else max(num, 1)
     step = op.div(op.sub(last, first), float(parts))
@@ -392,7 +392,7 @@ def geomspace(
     num: int = 50, endpoint: bool = True, dtype: str | None = None, axis: int = 0,
 ) -> Value:  # fmt: skip
     """So many numbers from start to stop, each as many times the one before."""
-    first, last = promoted(op, start, stop, also=("float",))
+    first, last = promote(op, start, stop, also=("float",))
     low, high = (op.unary("Log", op.unary("Abs", v)) for v in (first, last))
     powers = linspace(op, low, high, num=num, endpoint=endpoint, axis=axis)
     place = axis + first.rank + 1 if axis < 0 else axis
@@ -404,7 +404,7 @@ def geomspace(
 @operation(OPERATIONS, "Meshgrid")
 def meshgrid(op: Builder, *x: Any, indexing: str = "xy") -> list[Value]:
     """For each vector a tensor that varies along an axis of its own."""
-    lines = [flattened(op, tensor(op, v)) for v in x]
+    lines = [flatten(op, tensor(op, v)) for v in x]
     order = list(range(len(lines)))
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]

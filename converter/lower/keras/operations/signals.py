@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.operations.operands import floating, known_size, tensor
+from converter.lower.keras.operations.operands import as_float, known_size, tensor
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.fourier import angles
-from converter.lower.ops.pad import padded
+from converter.lower.ops.pad import pad_ends
 from converter.lower.values import Value
 
 Complex = tuple[Value, Value]
 
 
-def transformed(op: Builder, x: Complex, axis: int, *, inverse: bool = False) -> Complex:
+def transform_axis(op: Builder, x: Complex, axis: int, *, inverse: bool = False) -> Complex:
     """Return the Fourier transform of a pair along one of its last two axes."""
     real, imaginary = x
     size = known_size(real, axis, "a Fourier transform")
@@ -38,7 +38,7 @@ def transformed(op: Builder, x: Complex, axis: int, *, inverse: bool = False) ->
 
 
 def _pair(op: Builder, x: Any) -> Complex:
-    real, imaginary = (floating(op, part) for part in x)
+    real, imaginary = (as_float(op, part) for part in x)
     return real, imaginary
 
 
@@ -52,21 +52,21 @@ def fft(op: Builder, x: Any) -> list[Value]:
     """The Fourier transform along the last axis."""
     real, imaginary = _pair(op, x)
     (real, new), (imaginary, _) = _by_rows(op, real), _by_rows(op, imaginary)
-    found = transformed(op, (real, imaginary), -1)
+    found = transform_axis(op, (real, imaginary), -1)
     return [op.squeeze(v, [0]) if new else v for v in found]
 
 
 @operation(OPERATIONS, "FFT2")
 def fft2(op: Builder, x: Any) -> list[Value]:
     """The Fourier transform along the last two axes."""
-    return list(transformed(op, transformed(op, _pair(op, x), -1), -2))
+    return list(transform_axis(op, transform_axis(op, _pair(op, x), -1), -2))
 
 
 @operation(OPERATIONS, "IFFT2")
 def ifft2(op: Builder, x: Any) -> list[Value]:
     """The inverse Fourier transform along the last two axes."""
-    once = transformed(op, _pair(op, x), -1, inverse=True)
-    return list(transformed(op, once, -2, inverse=True))
+    once = transform_axis(op, _pair(op, x), -1, inverse=True)
+    return list(transform_axis(op, once, -2, inverse=True))
 
 
 def real_transform(op: Builder, x: Value, window: np.ndarray, size: int) -> list[Value]:
@@ -82,7 +82,7 @@ def real_transform(op: Builder, x: Value, window: np.ndarray, size: int) -> list
 @operation(OPERATIONS, "RFFT")
 def rfft(op: Builder, x: Any, *, fft_length: int | None = None) -> list[Value]:
     """The first half of the Fourier transform of real numbers along the last axis."""
-    value = floating(op, x)
+    value = as_float(op, x)
     own = known_size(value, -1, "a Fourier transform")
     size = own if fft_length is None else fft_length
     value = op.slice(value, [-1], [0], [size]) if own > size else value
@@ -124,7 +124,7 @@ def stft(
     value = tensor(op, x)
     if center:
         half = fft_length // 2
-        value = padded(op, value, [(0, 0)] * (value.rank - 1) + [(half, half)], "reflect")
+        value = pad_ends(op, value, [(0, 0)] * (value.rank - 1) + [(half, half)], "reflect")
     size = known_size(value, -1, "a Fourier transform")
     left = (fft_length - sequence_length) // 2
     right = fft_length - sequence_length - left

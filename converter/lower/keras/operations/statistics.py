@@ -11,7 +11,7 @@ from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
-    floating,
+    as_float,
     tensor,
 )
 from converter.lower.keras.operations.reductions import (
@@ -36,7 +36,7 @@ from converter.lower.values import Value
 
 def quantile_of(op: Builder, x: Any, q: Any, axis: Axes, method: str, keepdims: bool) -> Value:
     """Return the numbers below which the parts q of x over axes are."""
-    value = floating(op, x)
+    value = as_float(op, x)
     parts = real(op, q if isinstance(q, Value) else np.asarray(q, np.float32)).to("float64")
     axes = all_axes(value, axis)
     kept = [i for i in range(value.rank) if i not in axes]
@@ -190,7 +190,7 @@ def nanmean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -
 @operation(OPERATIONS, "Nanvar")
 def nanvar(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The variance over axes, without NaN."""
-    value = floating(op, x)
+    value = as_float(op, x)
     nan = op.unary("IsNaN", value)
     away = op.where(nan, 0.0, op.sub(value, nanmean(op, value, axis=axis, keepdims=True)))
     there = op.cast(op.unary("Not", nan), value.dtype)

@@ -7,10 +7,10 @@ from converter.lower.keras.operations import shaping as s
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.operands import (
-    alike,
+    as_list,
     integers,
     known_axes,
-    several,
+    same_dtype,
     vector,
 )
 from converter.lower.keras.tensorflow_rows import call_op, call_op_of_several
@@ -85,13 +85,13 @@ def transpose(op: Builder, a: Any, perm: Any = None, conjugate: bool = False) ->
 @operation(TF_FUNCTIONS, "concat")
 def concat(op: Builder, values: Any, axis: Any) -> Value:
     """Tensors one after another along an axis."""
-    return call_op(op, "ConcatV2", *alike(op, *several(values)), integers(op, axis))
+    return call_op(op, "ConcatV2", *same_dtype(op, *as_list(values)), integers(op, axis))
 
 
 @operation(TF_FUNCTIONS, "stack")
 def stack(op: Builder, values: Any, axis: int = 0) -> Value:
     """Tensors one after another along a new axis."""
-    return call_op(op, "Pack", *alike(op, *several(values)), axis=axis)
+    return call_op(op, "Pack", *same_dtype(op, *as_list(values)), axis=axis)
 
 
 @operation(TF_FUNCTIONS, "unstack")
@@ -198,7 +198,7 @@ def one_hot(
     """One number where a new axis has the number of the index, else another: 1 and 0."""
     if dtype is None and on_value is None and off_value is None:
         dtype = "float32"
-    values = alike(op, *(
+    values = same_dtype(op, *(
         v if isinstance(v, Value) else tensor(op, v, dtype)
         for v in (1 if on_value is None else on_value, 0 if off_value is None else off_value)
     ))  # fmt: skip
@@ -215,7 +215,7 @@ def range_(
     bounds = (start, limit, delta) if dtype is None else (
         tensor(op, v, dtype) for v in (start, limit, delta)
     )  # fmt: skip
-    return call_op(op, "Range", *(op.reshape(v, ()) for v in alike(op, *bounds)))
+    return call_op(op, "Range", *(op.reshape(v, ()) for v in same_dtype(op, *bounds)))
 
 
 @operation(TF_FUNCTIONS, "linspace")

@@ -7,7 +7,7 @@ from converter.lower.keras import activations
 from converter.lower.keras.operations import elementwise as e
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import TF_FUNCTIONS, operation
-from converter.lower.keras.tensorflow_ops.operands import alike, several
+from converter.lower.keras.tensorflow_ops.operands import as_list, same_dtype
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -55,13 +55,13 @@ def unary(op: Builder, x: Any, *, op_type: str) -> Value:
 )
 def binary(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
     """A function of two tensors, element by element."""
-    return call_op(op, op_type, *alike(op, x, y))
+    return call_op(op, op_type, *same_dtype(op, x, y))
 
 
 @operation(TF_FUNCTIONS, "divide", "truediv")
 def true_divide(op: Builder, x: Any, y: Any) -> Value:
     """X / y, of integers as floating point numbers."""
-    a, b = alike(op, x, y)
+    a, b = same_dtype(op, x, y)
     if not a.is_float:
         dtype = "float32" if a.dtype in ("int8", "uint8", "int16", "uint16") else "float64"
         a, b = op.cast(a, dtype), op.cast(b, dtype)
@@ -71,20 +71,20 @@ def true_divide(op: Builder, x: Any, y: Any) -> Value:
 @operation(TF_FUNCTIONS, "div")
 def divide_as_python_2(op: Builder, x: Any, y: Any) -> Value:
     """X / y, of integers rounded down."""
-    a, b = alike(op, x, y)
+    a, b = same_dtype(op, x, y)
     return call_op(op, "RealDiv" if a.is_float else "FloorDiv", a, b)
 
 
 @operation(TF_FUNCTIONS, "atan2")
 def atan2(op: Builder, y: Any, x: Any) -> Value:
     """The angle of the point (x, y), in all four quadrants."""
-    return call_op(op, "Atan2", *alike(op, y, x))
+    return call_op(op, "Atan2", *same_dtype(op, y, x))
 
 
 @operation(TF_FUNCTIONS, "scalar_mul")
 def scalar_mul(op: Builder, scalar: Any, x: Any) -> Value:
     """Scalar * x."""
-    return call_op(op, "Mul", *alike(op, scalar, x))
+    return call_op(op, "Mul", *same_dtype(op, scalar, x))
 
 
 @operation(TF_FUNCTIONS, "reciprocal_no_nan")
@@ -103,13 +103,13 @@ def check_numerics(op: Builder, tensor_: Any, message: str) -> Value:
 @operation(TF_FUNCTIONS, "add_n", "accumulate_n")
 def add_n(op: Builder, inputs: Any) -> Value:
     """The sum of tensors."""
-    return call_op(op, "AddN", *alike(op, *several(inputs)))
+    return call_op(op, "AddN", *same_dtype(op, *as_list(inputs)))
 
 
 @operation(TF_FUNCTIONS, "clip_by_value")
 def clip_by_value(op: Builder, t: Any, clip_value_min: Any, clip_value_max: Any) -> Value:
     """T, held between two bounds."""
-    return call_op(op, "ClipByValue", *alike(op, t, clip_value_min, clip_value_max))
+    return call_op(op, "ClipByValue", *same_dtype(op, t, clip_value_min, clip_value_max))
 
 
 @operation(TF_FUNCTIONS, "cast")
@@ -128,7 +128,7 @@ def saturate_cast(op: Builder, value: Any, dtype: str) -> Value:
 def where(op: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
     """X where the condition holds, else y; with the condition alone, the indices where it holds."""
     holds = tensor(op, condition, "bool")
-    values = [] if x is None and y is None else alike(op, x, y)
+    values = [] if x is None and y is None else same_dtype(op, x, y)
     return call_op(op, "SelectV2" if values else "Where", holds, *values)
 
 
@@ -156,7 +156,7 @@ def gelu(op: Builder, features: Any, approximate: bool = False) -> Value:
 @operation(TF_FUNCTIONS, "silu")
 def silu(op: Builder, features: Any, beta: Any = 1.0) -> Value:
     """X * sigmoid(beta * x)."""
-    x, factor = alike(op, features, beta)
+    x, factor = same_dtype(op, features, beta)
     return op.mul(x, op.unary("Sigmoid", op.mul(x, factor) if beta != 1 else x))
 
 

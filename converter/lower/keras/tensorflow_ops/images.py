@@ -9,11 +9,11 @@ from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arrays import shape_of
-from converter.lower.keras.tensorflow_ops.networks import how, spatial
+from converter.lower.keras.tensorflow_ops.networks import keras_padding, spatial_values
 from converter.lower.keras.tensorflow_ops.operands import known_elements, vector
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.ops.conv import channels_first
-from converter.lower.ops.pad import flipped
+from converter.lower.ops.pad import reverse_axes
 from converter.lower.ops.resize_computed import of_aspect
 from converter.lower.values import Value
 
@@ -95,13 +95,13 @@ def grayscale_to_rgb(op: Builder, images: Any) -> Value:
 @operation(TF_FUNCTIONS, "image.flip_left_right")
 def flip_left_right(op: Builder, image: Any) -> Value:
     """Images with their columns reversed."""
-    return flipped(op, tensor(op, image), [-2])
+    return reverse_axes(op, tensor(op, image), [-2])
 
 
 @operation(TF_FUNCTIONS, "image.flip_up_down")
 def flip_up_down(op: Builder, image: Any) -> Value:
     """Images with their rows reversed."""
-    return flipped(op, tensor(op, image), [-3])
+    return reverse_axes(op, tensor(op, image), [-3])
 
 
 @operation(TF_FUNCTIONS, "image.crop_to_bounding_box")
@@ -133,8 +133,8 @@ def extract_patches(
 ) -> Value:
     """The patches of images, each in the channels of one place."""
     return pic.extract_patches(
-        op, images, size=spatial(sizes, 2, None), strides=spatial(strides, 2, None),
-        dilation_rate=spatial(rates, 2, None), padding=how(padding),
+        op, images, size=spatial_values(sizes, 2, None), strides=spatial_values(strides, 2, None),
+        dilation_rate=spatial_values(rates, 2, None), padding=keras_padding(padding),
     )  # fmt: skip
 
 

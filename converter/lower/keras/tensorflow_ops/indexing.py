@@ -6,7 +6,7 @@ from converter.lower.builder import Builder
 from converter.lower.keras.operations import indexing as i
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.operands import alike, integers, vector
+from converter.lower.keras.tensorflow_ops.operands import integers, same_dtype, vector
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -128,7 +128,7 @@ def scatter_into(
 ) -> Value:  # fmt: skip
     """A tensor with updates at the given indices."""
     del bad_indices_policy  # what to do where there is no such index
-    values = alike(op, tensor(op, tensor_), updates)
+    values = same_dtype(op, tensor(op, tensor_), updates)
     return call_op(op, f"TensorScatter{how}", values[0], tensor(op, indices), values[1])
 
 
@@ -147,7 +147,7 @@ def searchsorted(
     op: Builder, sorted_sequence: Any, values: Any, side: str = "left", out_type: str = "int32"
 ) -> Value:
     """Where values would have to stand in rising sequences, row by row."""
-    rising, value = alike(op, sorted_sequence, values)
+    rising, value = same_dtype(op, sorted_sequence, values)
     rising = op.unsqueeze(rising, [-2]) if rising.rank > 1 else rising
     return op.cast(i.placed(op, rising, value, right=side == "right"), out_type)
 

@@ -7,7 +7,7 @@ from converter.lower.keras.convolution import convolve_transposed, depthwise
 from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
-from converter.lower.keras.tensorflow_ops.operands import alike, known_axes
+from converter.lower.keras.tensorflow_ops.operands import known_axes, same_dtype
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.ops.conv import convolve
 from converter.lower.ops.norm import along
@@ -16,22 +16,22 @@ from converter.lower.table import Variant
 from converter.lower.values import Value
 
 
-def first(data_format: str | None) -> str:
+def keras_data_format(data_format: str | None) -> str:
     """Return TensorFlow's order of axes in Keras's words."""
     return "channels_first" if (data_format or "").startswith("NC") else "channels_last"
 
 
-def spatial(value: Any, rank: int, data_format: str | None) -> list[int]:
+def spatial_values(value: Any, rank: int, data_format: str | None) -> list[int]:
     """Return an argument that says something for each axis of an image, for the spatial ones."""
     if value is None:
         return [1] * rank
     given = [value] if isinstance(value, int) else [int(n) for n in value]
     if len(given) == rank + 2:
-        return given[2:] if first(data_format) == "channels_first" else given[1:-1]
+        return given[2:] if keras_data_format(data_format) == "channels_first" else given[1:-1]
     return given * rank if len(given) == 1 else given
 
 
-def how(padding: Any) -> str:
+def keras_padding(padding: Any) -> str:
     """Return a padding in Keras's words.
 
     Raises:
@@ -50,15 +50,22 @@ def conv(
 ) -> Value:  # fmt: skip
     """Cross-correlation; groups are as many as fit the kernel's channels."""
     del use_cudnn_on_gpu
-    image, kernel = alike(op, input, filter if filters is None else filters)
+    image, kernel = same_dtype(op, input, filter if filters is None else filters)
     rank = image.rank - 2
-    channels = known_size(image, 1 if first(data_format) == "channels_first" else -1, "convolving")
+    channels = known_size(
+        image, 1 if keras_data_format(data_format) == "channels_first" else -1, "convolving"
+    )
     return convolve(
-        op, image, kernel, None, padding=how(padding), data_format=first(data_format),
-        strides=spatial(stride if strides is None else strides, rank, data_format),
-        dilations=spatial(dilations, rank, data_format),
+        op,
+        image,
+        kernel,
+        None,
+        padding=keras_padding(padding),
+        data_format=keras_data_format(data_format),
+        strides=spatial_values(stride if strides is None else strides, rank, data_format),
+        dilations=spatial_values(dilations, rank, data_format),
         groups=channels // known_size(kernel, -2, "convolving"),
-    )  # fmt: skip
+    )
 
 
 @operation(TF_FUNCTIONS, "depthwise_conv2d")
@@ -67,11 +74,17 @@ def depthwise_conv2d(
     data_format: str | None = None, dilations: Any = None, *, rate: Any = None,
 ) -> Value:  # fmt: skip
     """One kernel, or several, for each channel."""
-    image, kernel = alike(op, input, filter)
+    image, kernel = same_dtype(op, input, filter)
     return depthwise(
-        op, image, kernel, None, spatial(strides, 2, data_format), how(padding),
-        first(data_format), spatial(rate if dilations is None else dilations, 2, data_format),
-    )  # fmt: skip
+        op,
+        image,
+        kernel,
+        None,
+        spatial_values(strides, 2, data_format),
+        keras_padding(padding),
+        keras_data_format(data_format),
+        spatial_values(rate if dilations is None else dilations, 2, data_format),
+    )
 
 
 @operation(TF_FUNCTIONS, "separable_conv2d")
@@ -93,16 +106,23 @@ def conv_transpose(
     filter: Any = None,
 ) -> Value:  # fmt: skip
     """The gradient of a convolution, as an operation."""
-    image, kernel = alike(op, input, filter if filters is None else filters)
+    image, kernel = same_dtype(op, input, filter if filters is None else filters)
     rank = image.rank - 2
     sizes: Any = known_axes(op, output_shape) if isinstance(output_shape, Value) else output_shape
     if sizes is not None and any(isinstance(n, Value) for n in list(sizes)[1:]):
         raise Unsupported("an output shape that is computed")
     return convolve_transposed(
-        op, image, kernel, None, strides=spatial(strides, rank, data_format), padding=how(padding),
-        output_padding=None, data_format=first(data_format),
-        dilations=spatial(dilations, rank, data_format), output_shape=sizes,
-    )  # fmt: skip
+        op,
+        image,
+        kernel,
+        None,
+        strides=spatial_values(strides, rank, data_format),
+        padding=keras_padding(padding),
+        output_padding=None,
+        data_format=keras_data_format(data_format),
+        dilations=spatial_values(dilations, rank, data_format),
+        output_shape=sizes,
+    )
 
 
 @operation(
@@ -126,17 +146,17 @@ def pool_windows(
     image = tensor(op, input)
     rank = image.rank - 2
     return pool(
-        op, image, op_type, pool_size=spatial(ksize, rank, data_format),
-        strides=spatial(strides, rank, data_format), padding=how(padding),
-        data_format=first(data_format),
+        op, image, op_type, pool_size=spatial_values(ksize, rank, data_format),
+        strides=spatial_values(strides, rank, data_format), padding=keras_padding(padding),
+        data_format=keras_data_format(data_format),
     )  # fmt: skip
 
 
 @operation(TF_FUNCTIONS, "bias_add")
 def bias_add(op: Builder, value: Any, bias: Any, data_format: str | None = None) -> Value:
     """A number added to each channel."""
-    x, offset = alike(op, value, bias)
-    axis = 1 if first(data_format) == "channels_first" else x.rank - 1
+    x, offset = same_dtype(op, value, bias)
+    axis = 1 if keras_data_format(data_format) == "channels_first" else x.rank - 1
     return op.add(x, along(op, x, offset, [axis]))
 
 
@@ -146,7 +166,7 @@ def batch_normalization(
     variance_epsilon: float,
 ) -> Value:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
-    value, middle, spread = alike(op, x, mean, variance)
+    value, middle, spread = same_dtype(op, x, mean, variance)
     factor = rsqrt(op, op.add(spread, variance_epsilon))
     factor = factor if scale is None else op.mul(factor, tensor(op, scale, value.dtype))
     away = op.mul(middle, factor)

@@ -12,13 +12,13 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-def alike(op: Builder, *operands: Any) -> list[Value]:
+def same_dtype(op: Builder, *operands: Any) -> list[Value]:
     """Return operands as values of the dtype of the first tensor among them."""
     dtype = next((v.dtype for v in operands if isinstance(v, Value)), None)
     return [tensor(op, v, dtype) for v in operands]
 
 
-def several(values: Any) -> list[Any]:
+def as_list(values: Any) -> list[Any]:
     """Return an argument that may be one tensor or a list of tensors as a list."""
     return list(values) if isinstance(values, list | tuple) else [values]
 
@@ -36,7 +36,7 @@ def integers(op: Builder, numbers: Any) -> Value:
 def vector(op: Builder, numbers: Any) -> Value:
     """Return sizes, axes or bounds as a vector of integers; a single one is one element."""
     if not isinstance(numbers, Value):
-        return integers(op, several(numbers))
+        return integers(op, as_list(numbers))
     one = op.constant([1], "int32")
     return call_op(op, "Reshape", numbers, one) if numbers.rank == 0 else numbers
 

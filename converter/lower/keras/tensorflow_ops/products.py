@@ -7,7 +7,7 @@ from converter.lower.keras.operations import indexing as i
 from converter.lower.keras.operations import products as p
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import TF_FUNCTIONS, operation
-from converter.lower.keras.tensorflow_ops.operands import alike, integers
+from converter.lower.keras.tensorflow_ops.operands import integers, same_dtype
 from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.values import Value
 
@@ -21,7 +21,7 @@ def matmul(
     """The matrix product, of either matrix transposed."""
     del a_is_sparse, b_is_sparse  # the matrices hold zeros, which makes no difference
     turned = {"adj_x": transpose_a or adjoint_a, "adj_y": transpose_b or adjoint_b}
-    result = call_op(op, "BatchMatMulV2", *alike(op, a, b), **turned)
+    result = call_op(op, "BatchMatMulV2", *same_dtype(op, a, b), **turned)
     return op.cast(result, output_type) if output_type else result
 
 
@@ -30,7 +30,7 @@ def matvec(
     op: Builder, a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False
 ) -> Value:
     """Matrices times vectors."""
-    left, right = alike(op, a, b)
+    left, right = same_dtype(op, a, b)
     column = op.unsqueeze(right, [-1])
     return op.squeeze(matmul(op, left, column, transpose_a, adjoint_a=adjoint_a), [-1])
 
@@ -38,7 +38,7 @@ def matvec(
 @operation(TF_FUNCTIONS, "tensordot")
 def tensordot(op: Builder, a: Any, b: Any, axes: Any) -> Value:
     """The sum of products over pairs of axes."""
-    return p.tensordot(op, *alike(op, a, b), axes=axes)
+    return p.tensordot(op, *same_dtype(op, a, b), axes=axes)
 
 
 @operation(TF_FUNCTIONS, "matrix_transpose")
