@@ -92,7 +92,7 @@ _RUNNING = {**_SMALL, "uint32": "int64", "uint64": "int64"}
 # onnxruntime adds integers up as float64, and does not wrap around: int64 has room for overflow.
 _SUMS = dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"), "int64")
 _WIDE = {"int16": "int32", "uint16": "int32"}
-_EXTREMES = {**_WIDE, "uint32": "int64", "bool": "int32"}
+_EXTREMES = {**_WIDE, "uint32": "int64", "bool": "uint8"}
 _MOVED = {**_WIDE, "uint64": "int64"}
 LACKING = {
     "Max": _WIDE, "Min": _WIDE, "Clip": _WIDE, "Where": _MOVED, "Pad": _WIDE,

@@ -13,7 +13,6 @@ from converter.lower.builder import Builder
 from converter.lower.keras import activations
 from converter.lower.keras.lambda_tensors import function, sizes
 from converter.lower.keras.lambda_values import Sizes
-from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.operands import known_axes
@@ -230,7 +229,8 @@ def _mean(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
 
 
 def _variance(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
-    return r.squares(op, op.cast(x, FLOATX) if x.dtype == "bool" else x, axis, keepdims)
+    value = op.cast(x, FLOATX) if x.dtype == "bool" else x
+    return function(op, "reduce_variance", value, axis, keepdims)
 
 
 def _deviation(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:

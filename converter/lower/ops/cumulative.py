@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from converter.lower.builder import Builder
+from converter.lower.builder import END, Builder
 from converter.lower.scan import scan
 from converter.lower.values import Value
 
@@ -10,7 +10,27 @@ Join = Callable[[Value, Value], Value]
 MOST_DOUBLED = 1 << 16  # elements of an axis that is gone over by doubling
 
 
-def accumulate(op: Builder, x: Value, axis: int, join: Join, neutral: float) -> Value:
+def cumulative_sum(
+    op: Builder, x: Value, axis: "int | Value", *, exclusive: bool = False, reverse: bool = False
+) -> Value:
+    """Return the sum of everything up to each element along an axis, which may be computed.
+
+    Args:
+        op: Builder.
+        x: Numbers of any rank but 0.
+        axis: The axis; a scalar where it is computed.
+        exclusive: Whether an element itself is left out.
+        reverse: Whether to begin at the end.
+    """
+    along = axis if isinstance(axis, Value) else op.constant(x.axis(axis), "int64")
+    how = {"exclusive": int(exclusive), "reverse": int(reverse)}
+    return op.emit("CumSum", x, along, dtype=x.dtype, shape=x.shape, **how)
+
+
+def accumulate(
+    op: Builder, x: Value, axis: int, join: Join, neutral: float, *,
+    exclusive: bool = False, reverse: bool = False,
+) -> Value:  # fmt: skip
     """Return each element joined with all before it along an axis.
 
     By doubling where the size is known: after step i each element is the result of the 2**i up to
@@ -22,22 +42,41 @@ def accumulate(op: Builder, x: Value, axis: int, join: Join, neutral: float) -> 
         axis: The axis.
         join: An associative operation of two values.
         neutral: What joins with any value to that value.
+        exclusive: Whether an element itself is left out.
+        reverse: Whether to begin at the end.
     """
     axis = x.axis(axis)
-    size, one = x.shape[axis], op.constant(neutral, x.dtype)
-    if isinstance(size, int) and size <= MOST_DOUBLED:
-        reach = 1
-        while reach < size:
-            before = [0] * x.rank
-            before[axis] = reach
-            cut = op.slice(x, [axis], [0], [size - reach])
-            pads = op.constant([*before, *[0] * x.rank], "int64")
-            x = join(op.emit("Pad", cut, pads, one, dtype=x.dtype, shape=x.shape), x)
-            reach *= 2
-        return x
+    if exclusive:
+        x = _shift(op, x, axis, 1, neutral, reverse=reverse)
+    size = x.shape[axis]
+    if not isinstance(size, int) or size > MOST_DOUBLED:
+        return _accumulate_by_steps(op, x, axis, join, neutral, reverse=reverse)
+    reach = 1
+    while reach < size:
+        x = join(_shift(op, x, axis, reach, neutral, reverse=reverse), x)
+        reach *= 2
+    return x
+
+
+def _shift(
+    op: Builder, x: Value, axis: int, distance: int, neutral: float, *, reverse: bool
+) -> Value:
+    """Return x with each element moved along an axis, and neutral ones in place of the first."""
+    start, end = (distance, END) if reverse else (0, -distance)
+    part = op.slice(x, [axis], [start], [end])
+    before, after = [0] * x.rank, [0] * x.rank
+    (after if reverse else before)[x.stored.index(axis)] = distance
+    pads = op.constant([*before, *after], "int64")
+    inputs = [part, pads, op.constant(neutral, x.dtype)]
+    return op.node("Pad", inputs, [(x.dtype, x.shape)], stored=x.stored)[0]
+
+
+def _accumulate_by_steps(
+    op: Builder, x: Value, axis: int, join: Join, neutral: float, *, reverse: bool
+) -> Value:
     shape = tuple(n for i, n in enumerate(x.shape) if i != axis)
     sizes = [op.size(x, i) for i in range(x.rank) if i != axis]
-    start = one
+    start = one = op.constant(neutral, x.dtype)
     if sizes:
         start = op.emit("Expand", one, op.concat(sizes, 0), dtype=x.dtype, shape=shape)
 
@@ -45,4 +84,4 @@ def accumulate(op: Builder, x: Value, axis: int, join: Join, neutral: float) -> 
         after = join(states[0], parts[0])
         return [after], [after]
 
-    return scan(op, step, [start], [op.plain(x)], axis=axis)[1][0]
+    return scan(op, step, [start], [op.plain(x)], axis=axis, backwards=reverse)[1][0]

@@ -3,10 +3,10 @@
 Spec: https://docs.pytorch.org/docs/2.13/torch.html#reduction-ops
 """
 
-import math
 from collections.abc import Sequence
 
 from converter.lower import dims
+from converter.lower.ops import reduce
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import floating, kind, result_type, together
@@ -29,8 +29,7 @@ def axes_of(x: Value, dim: Axes) -> list[int]:
 
 def reduced(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
     """Return a reduction by one of ONNX's operators."""
-    axes = axes_of(x, dim)
-    return op.reduce(op_type, x, axes, keepdims=keepdim) if axes else x
+    return reduce.reduce_axes(op, op_type, x, axes_of(x, dim), keepdims=keepdim)
 
 
 @aten("sum", "sum.dim_IntList")
@@ -150,11 +149,7 @@ def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: b
         flat = op.reshape(named, (dims.product(named.shape),))
         found = place_of(op, op_type, flat, 0, keepdim=False)
         return op.reshape(found, (1,) * x.rank) if keepdim else found
-    axis = x.axis(dim)
-    shape = [*x.shape[:axis], *([1] if keepdim else []), *x.shape[axis + 1 :]]
-    attributes = {"axis": axis, "keepdims": int(keepdim)}
-    made = op.node(op_type, [op.outer(x)], [("int64", tuple(shape))], attributes=dict(attributes))
-    return made[0]
+    return reduce.index_of_extreme(op, op_type, op.outer(x), dim, keepdims=keepdim)
 
 
 @aten("argmax")
@@ -172,18 +167,17 @@ def argmin(op: Context, self: Value, dim: int | None = None, keepdim: bool = Fal
 @aten("any", "any.dim", "any.dims")
 def some(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     """Whether any is true."""
-    return _truth(op, "ReduceMax", self, dim, keepdim=keepdim)
+    return _as_torch(op, self, reduce.some(op, self, axes_of(self, dim), keepdims=keepdim))
 
 
 @aten("all", "all.dim", "all.dims")
 def every(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     """Whether all are true."""
-    return _truth(op, "ReduceMin", self, dim, keepdim=keepdim)
+    return _as_torch(op, self, reduce.every(op, self, axes_of(self, dim), keepdims=keepdim))
 
 
-def _truth(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
-    numbers = op.cast(op.cast(x, "bool"), "int32")
-    found = op.elementwise("Greater", reduced(op, op_type, numbers, dim, keepdim=keepdim), 0)
+def _as_torch(op: Context, x: Value, found: Value) -> Value:
+    """Return a truth in the dtype that torch gives it: that of bytes stays."""
     return op.cast(found, "uint8") if x.dtype == "uint8" else found
 
 
@@ -199,16 +193,12 @@ def variance(
 ) -> tuple[Value, Value]:
     """Return the variance along axes, and the mean."""
     axes = axes_of(x, dim)
-    middle = op.reduce("ReduceMean", x, axes, keepdims=True)
-    centred = op.sub(x, middle)
-    square = op.mul(centred, centred)
-    flat = middle if keepdim else op.squeeze(middle, axes)
-    if correction == 0:
-        return op.reduce("ReduceMean", square, axes, keepdims=keepdim), flat
-    found = op.reduce("ReduceSum", square, axes, keepdims=keepdim)
-    less = op.sub(_count(op, x, axes, x.dtype), op.constant(correction, x.dtype))
-    less = op.elementwise("Max", less, op.constant(0.0, x.dtype))
-    return op.div(found, less), flat
+    divisor = None
+    if correction != 0:
+        less = op.sub(_count(op, x, axes, x.dtype), op.constant(correction, x.dtype))
+        divisor = op.elementwise("Max", less, op.constant(0.0, x.dtype))
+    mean, found = reduce.moments(op, x, axes, keepdims=keepdim, divisor=divisor)
+    return found, mean
 
 
 def _correction(unbiased: bool | None, correction: Scalar | None) -> float:
@@ -293,31 +283,13 @@ def std_mean(
 def logsumexp(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
     """The logarithm of the sum of exponentials."""
     x = op.cast(self, floating(self.dtype))
-    axes = axes_of(x, dim)
-    most = op.reduce("ReduceMax", x, axes, keepdims=True)
-    infinite = op.elementwise("Equal", op.unary("Abs", most), op.constant(math.inf, x.dtype))
-    most = op.where(infinite, op.constant(0.0, x.dtype), most)
-    found = op.reduce("ReduceSum", op.unary("Exp", op.sub(x, most)), axes, keepdims=True)
-    made = op.add(op.unary("Log", found), most)
-    return made if keepdim else op.squeeze(made, axes)
+    return reduce.logsumexp(op, x, axes_of(x, dim), keepdims=keepdim)
 
 
 def norm_of(op: Context, x: Value, p: float, dim: Axes, *, keepdim: bool) -> Value:
     """Return the p-norm along axes."""
     x = op.cast(x, floating(x.dtype))
-    size = op.unary("Abs", x)
-    if p == 2:
-        return op.unary("Sqrt", reduced(op, "ReduceSum", op.mul(x, x), dim, keepdim=keepdim))
-    if p == 1:
-        return reduced(op, "ReduceSum", size, dim, keepdim=keepdim)
-    if p in (math.inf, -math.inf):
-        return extreme(op, "Max" if p > 0 else "Min", size, dim, keepdim=keepdim)
-    if p == 0:
-        some = op.unary("Not", op.elementwise("Equal", x, op.constant(0.0, x.dtype)))
-        return reduced(op, "ReduceSum", op.cast(some, x.dtype), dim, keepdim=keepdim)
-    power = op.elementwise("Pow", size, op.constant(float(p), x.dtype))
-    found = reduced(op, "ReduceSum", power, dim, keepdim=keepdim)
-    return op.elementwise("Pow", found, op.constant(1 / p, x.dtype))
+    return reduce.norm(op, x, p, axes_of(x, dim), keepdims=keepdim)
 
 
 def _power(p: Scalar | None) -> float:
@@ -402,8 +374,7 @@ def cdist(
 @aten("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(op: Context, self: Value, dim: Axes = None) -> Value:
     """How many are not zero."""
-    some = op.cast(op.cast(self, "bool"), "int64")
-    return reduced(op, "ReduceSum", some, dim, keepdim=False)
+    return reduce.count_nonzero(op, self, axes_of(self, dim), "int64")
 
 
 @aten("trace")

@@ -19,9 +19,9 @@ from converter.lower.keras.operations.operands import (
     promote,
     tensor,
 )
-from converter.lower.keras.operations.reductions import extreme, reduced
 from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
+from converter.lower.ops import reduce
 from converter.lower.ops.einsum import contract
 from converter.lower.values import Value
 
@@ -243,31 +243,16 @@ def norm(
     """The length of vectors: Euclidean, or of another order; of matrices by rows and columns."""
     value = as_float(op, x)
     axes = all_axes(value, axis)
+    if ord in (None, "fro"):
+        return reduce.norm(op, value, 2, axes, keepdims=keepdims)
     order = float(ord) if isinstance(ord, int | float) else ord
-    size = op.unary("Abs", value)
-    if order is None or order == "fro" or (order == 2 and len(axes) == 1):
-        power = reduced(op, "ReduceSum", op.mul(value, value), axes, keepdims)
-        return op.unary("Sqrt", power)
     if len(axes) == 1 and isinstance(order, float):
-        return _vector_norm(op, size, order, axes, keepdims)
+        return reduce.norm(op, value, order, axes, keepdims=keepdims)
     given = [axis] if isinstance(axis, int) else list(axis) if axis is not None else [-2, -1]
     if len(axes) == 2 and order in (1, -1, inf, -inf):
         rows, columns = (value.axis(a) for a in given)
         inner, outer_ = (rows, columns) if abs(order) == 1 else (columns, rows)
-        sums = op.reduce("ReduceSum", size, [inner], keepdims=True)
+        sums = op.reduce("ReduceSum", op.unary("Abs", value), [inner], keepdims=True)
         result = op.reduce("ReduceMax" if order > 0 else "ReduceMin", sums, [outer_], keepdims=True)
         return result if keepdims else op.squeeze(result, axes)
     raise Unsupported(f"ord {ord!r}, for which ONNX has no operator")
-
-
-def _vector_norm(op: Builder, size: Value, order: float, axes: list[int], keepdims: bool) -> Value:
-    if order in (inf, -inf):
-        return extreme(op, size, "ReduceMax" if order > 0 else "ReduceMin", axes, keepdims)
-    if order == 0:
-        there = op.unary("Not", op.elementwise("Equal", size, 0.0))
-        return reduced(op, "ReduceSum", op.cast(there, size.dtype), axes, keepdims)
-    if order == 1:
-        return reduced(op, "ReduceSum", size, axes, keepdims)
-    powers = op.elementwise("Pow", size, op.constant(order, size.dtype))
-    whole = reduced(op, "ReduceSum", powers, axes, keepdims)
-    return op.elementwise("Pow", whole, op.constant(1 / order, size.dtype))

@@ -6,8 +6,7 @@ Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
 from typing import Any
 
 from converter.lower.builder import END, Builder
-from converter.lower.graph import Dim
-from converter.lower.keras.operations.elementwise import is_close, truth
+from converter.lower.keras.operations.elementwise import is_close
 from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
@@ -17,7 +16,8 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, operation
-from converter.lower.ops.cumulative import accumulate
+from converter.lower.ops import reduce
+from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.values import Value
 
 # Small integers are summed as larger ones.
@@ -28,12 +28,7 @@ WIDER = {
 
 def reduced(op: Builder, op_type: str, x: Value, axis: Axes, keepdims: bool) -> Value:
     """Reduce over the axes that an argument names."""
-    axes = all_axes(x, axis)
-    if not axes:
-        return x
-    if x.dtype == "uint32":  # onnxruntime has no sums of these
-        return op.cast(op.reduce(op_type, op.cast(x, "int64"), axes, keepdims=keepdims), x.dtype)
-    return op.reduce(op_type, x, axes, keepdims=keepdims)
+    return reduce.reduce_axes(op, op_type, x, all_axes(x, axis), keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Sum")
@@ -60,21 +55,12 @@ def mean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> V
     return reduced(op, "ReduceMean", as_float(op, x), axis, keepdims)
 
 
-def extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
-    """The largest or smallest over axes, of booleans too."""
-    value = tensor(op, x)
-    if value.dtype in ("bool", "int16", "uint16", "uint32"):
-        wide = op.cast(value, "int64" if value.dtype == "uint32" else "int32")
-        return op.cast(reduced(op, op_type, wide, axis, keepdims), value.dtype)
-    return reduced(op, op_type, value, axis, keepdims)
-
-
 @operation(OPERATIONS, "Max", "Amax")
 def maximum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
     """The largest over axes, and not less than an initial one."""
-    result = extreme(op, x, "ReduceMax", axis, keepdims)
+    result = reduced(op, "ReduceMax", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Max", result, initial)
 
 
@@ -83,7 +69,7 @@ def minimum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
     """The smallest over axes, and not more than an initial one."""
-    result = extreme(op, x, "ReduceMin", axis, keepdims)
+    result = reduced(op, "ReduceMin", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Min", result, initial)
 
 
@@ -91,20 +77,22 @@ def minimum(
 def spread(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The largest less the smallest over axes."""
     value = tensor(op, x)
-    most = extreme(op, value, "ReduceMax", axis, keepdims)
-    return op.sub(most, extreme(op, value, "ReduceMin", axis, keepdims))
+    most = reduced(op, "ReduceMax", value, axis, keepdims)
+    return op.sub(most, reduced(op, "ReduceMin", value, axis, keepdims))
 
 
 @operation(OPERATIONS, "All")
 def every(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """Whether nothing over axes is zero."""
-    return extreme(op, truth(op, x), "ReduceMin", axis, keepdims)
+    value = tensor(op, x)
+    return reduce.every(op, value, all_axes(value, axis), keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Any")
 def some(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """Whether anything over axes is not zero."""
-    return extreme(op, truth(op, x), "ReduceMax", axis, keepdims)
+    value = tensor(op, x)
+    return reduce.some(op, value, all_axes(value, axis), keepdims=keepdims)
 
 
 @operation(OPERATIONS, "AllClose")
@@ -121,13 +109,8 @@ def all_close(
 @operation(OPERATIONS, "CountNonzero")
 def count_nonzero(op: Builder, x: Any, *, axis: Axes = None) -> Value:
     """How many over axes are not zero."""
-    return reduced(op, "ReduceSum", op.cast(truth(op, x), "int32"), axis, keepdims=False)
-
-
-def squares(op: Builder, x: Value, axis: Axes, keepdims: bool) -> Value:
-    """The mean square of what differs from the mean, over axes."""
-    away = op.sub(x, reduced(op, "ReduceMean", x, axis, keepdims=True))
-    return reduced(op, "ReduceMean", op.mul(away, away), axis, keepdims)
+    value = tensor(op, x)
+    return reduce.count_nonzero(op, value, all_axes(value, axis), "int32")
 
 
 @operation(OPERATIONS, "Var")
@@ -135,13 +118,16 @@ def variance(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) 
     """The variance over axes."""
     value = as_float(op, x)
     wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
-    return op.cast(squares(op, wide, axis, keepdims), value.dtype)
+    found = reduce.moments(op, wide, all_axes(value, axis), keepdims=keepdims)[1]
+    return op.cast(found, value.dtype)
 
 
 @operation(OPERATIONS, "Std")
 def deviation(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The standard deviation over axes."""
-    return op.unary("Sqrt", squares(op, as_float(op, x), axis, keepdims))
+    value = as_float(op, x)
+    found = reduce.moments(op, value, all_axes(value, axis), keepdims=keepdims)[1]
+    return op.unary("Sqrt", found)
 
 
 @operation(OPERATIONS, "Average")
@@ -163,32 +149,20 @@ def average(op: Builder, x: Any, weights: Any = None, *, axis: int | None = None
 def logsumexp(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """log(sum(exp(x))) over axes, without overflow."""
     value = as_float(op, x)
-    peak = reduced(op, "ReduceMax", value, axis, keepdims=True)
-    powers = op.unary("Exp", op.sub(value, peak))
-    result = op.add(op.unary("Log", reduced(op, "ReduceSum", powers, axis, keepdims=True)), peak)
-    return result if keepdims else op.squeeze(result, all_axes(value, axis))
+    return reduce.logsumexp(op, value, all_axes(value, axis), keepdims=keepdims)
 
 
-# -- positions -------------------------------------------------------------------------------------
+# -- indices -------------------------------------------------------------------------------------
 
 
 def position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool) -> Value:
-    """The number of the largest or smallest along an axis; of equal ones the first."""
+    """Return the index of the largest or smallest along an axis; of equal ones the first."""
     value = tensor(op, x)
-    rank = value.rank
-    if value.dtype in ("bool", "int16", "uint16", "uint32"):
-        value = op.cast(value, "int32")
-    if axis is None:
-        value, axis = flatten(op, value), 0
-        keep: tuple[Dim, ...] = (1,) * rank if keepdims else ()
-        found = op.emit(op_type, value, dtype="int64", shape=(), axis=0, keepdims=0)
-        return op.reshape(op.cast(found, "int32"), keep)
-    place = value.axis(axis)
-    shape = tuple(1 if i == place else n for i, n in enumerate(value.shape))
-    if not keepdims:
-        shape = (*shape[:place], *shape[place + 1 :])
-    found = op.emit(op_type, value, dtype="int64", shape=shape, axis=place, keepdims=int(keepdims))
-    return op.cast(found, "int32")
+    if axis is not None:
+        found = reduce.index_of_extreme(op, op_type, value, axis, keepdims=keepdims)
+        return op.cast(found, "int32")
+    found = op.cast(reduce.index_of_extreme(op, op_type, flatten(op, value), 0), "int32")
+    return op.reshape(found, (1,) * value.rank) if keepdims else found
 
 
 @operation(OPERATIONS, "Argmax")
@@ -272,8 +246,7 @@ def cumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = 
     value = tensor(op, x, dtype)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
-    place = op.constant(value.axis(axis), "int64")
-    return op.emit("CumSum", value, place, dtype=value.dtype, shape=value.shape)
+    return cumulative_sum(op, value, axis)
 
 
 @operation(OPERATIONS, "Cumprod")

@@ -18,7 +18,6 @@ from converter.lower.keras.operations.reductions import (
     cumprod,
     cumsum,
     every,
-    extreme,
     mean,
     ordered,
     position,
@@ -137,7 +136,7 @@ def nancumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | Non
 
 def _nan_extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
     value, nan = _filled(op, x, float("-inf" if op_type == "ReduceMax" else "inf"))
-    result = extreme(op, value, op_type, axis, keepdims)
+    result = reduced(op, op_type, value, axis, keepdims)
     if nan is None:
         return result
     return op.where(every(op, nan, axis=axis, keepdims=keepdims), float("nan"), result)

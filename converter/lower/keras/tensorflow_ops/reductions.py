@@ -9,12 +9,14 @@ from converter.lower.keras.operations.operands import all_axes, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, operation
 from converter.lower.keras.tensorflow_ops.operands import axes, integers, known_axes
 from converter.lower.keras.tensorflow_rows import call_op, call_op_of_several
+from converter.lower.ops import reduce
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
 
 def _count_nonzero(op: Builder, x: Value, axis: Value, keepdims: bool) -> Value:
-    return call_op(op, "Sum", op.cast(op.cast(x, "bool"), "int64"), axis, keep_dims=keepdims)
+    over = all_axes(x, known_axes(op, axis))
+    return reduce.count_nonzero(op, x, over, "int64", keepdims=keepdims)
 
 
 def _variance(op: Builder, x: Value, axis: Value, keepdims: bool) -> Value:
@@ -28,7 +30,7 @@ def _deviation(op: Builder, x: Value, axis: Value, keepdims: bool) -> Value:
 
 
 def _logsumexp(op: Builder, x: Value, axis: Value, keepdims: bool) -> Value:
-    return r.logsumexp(op, x, axis=known_axes(op, axis), keepdims=keepdims)
+    return reduce.logsumexp(op, x, all_axes(x, known_axes(op, axis)), keepdims=keepdims)
 
 
 # fmt: off
