@@ -7,7 +7,8 @@ from converter.lower.scan import scan
 from converter.lower.values import Value
 
 Join = Callable[[Value, Value], Value]
-MOST_DOUBLED = 1 << 16  # elements of an axis that is gone over by doubling
+MOST_IN_ORDER = 64  # elements of an axis that are joined one after another
+MOST_DOUBLED = 1 << 16  # by doubling
 
 
 def cumulative_sum(
@@ -33,8 +34,8 @@ def accumulate(
 ) -> Value:  # fmt: skip
     """Return each element joined with all before it along an axis.
 
-    By doubling where the size is known: after step i each element is the result of the 2**i up to
-    it. Else by a loop over the axis.
+    One after another where these are few, as the frameworks do: then results overflow where theirs
+    do. By doubling where they are more, and by a loop where it is not known how many there are.
 
     Args:
         op: Builder.
@@ -51,11 +52,24 @@ def accumulate(
     size = x.shape[axis]
     if not isinstance(size, int) or size > MOST_DOUBLED:
         return _accumulate_by_steps(op, x, axis, join, neutral, reverse=reverse)
-    reach = 1
+    if size <= MOST_IN_ORDER:
+        return _accumulate_in_order(op, x, axis, join, reverse=reverse)
+    reach = 1  # after step i each element is the result of the 2**i up to it
     while reach < size:
         x = join(_shift(op, x, axis, reach, neutral, reverse=reverse), x)
         reach *= 2
     return x
+
+
+def _accumulate_in_order(op: Builder, x: Value, axis: int, join: Join, *, reverse: bool) -> Value:
+    size = x.shape[axis]
+    if not isinstance(size, int) or size < 2:
+        return x
+    order = -1 if reverse else 1
+    found: list[Value] = []
+    for part in op.split(x, axis, [1] * size)[::order]:
+        found.append(join(found[-1], part) if found else part)
+    return op.concat(found[::order], axis)
 
 
 def _shift(

@@ -1,8 +1,8 @@
-"""The largest, the distinct, and where what stands in order."""
+"""Top k, positions in sorted sequences, and distinct elements."""
 
 import numpy as np
 
-from converter.lower.graph import Shape
+from converter.lower.ops import sort
 from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
@@ -17,26 +17,15 @@ from converter.lower.values import Value
 def largest(
     op: Context, x: Value, count: Extent, axis: int, *, smallest: bool = False
 ) -> tuple[Value, Value]:
-    """Return so many of the largest along an axis in falling order, and their numbers (int64).
-
-    Of equal ones the first comes first.
-    """
-    axis = x.axis(axis)
-    kind = "float32" if x.dtype == "float16" else x.dtype
-    shape = (*x.shape[:axis], count.dim, *x.shape[axis + 1 :])
-    values, places = op.node(
-        "TopK", [op.cast(x, kind), count.vector], [(kind, shape), ("int64", shape)],
-        attributes={"axis": x.stored.index(axis), "largest": int(not smallest), "sorted": 1},
-        stored=x.stored,
-    )  # fmt: skip
-    return op.cast(values, x.dtype), places
+    """Return so many of the largest along an axis in falling order, and their indices (int64)."""
+    return sort.top_k(op, x, axis, count.dim, count.vector, largest=not smallest)
 
 
 @tf_op("TopKV2", outputs=("values", "indices"))
 def top_k_v2(
     op: Context, input: Value, k: Value, /, *, sorted: bool = True, node: Node
 ) -> list[Value]:
-    """The k largest along the last axis, and their numbers."""
+    """The k largest along the last axis, and their indices."""
     del sorted  # in order is also an answer where none is asked for
     values, places = largest(op, input, extents.elements(op, k)[0], -1)
     return [values, op.cast(places, node.attribute("index_type", "int32"))]
@@ -44,7 +33,7 @@ def top_k_v2(
 
 @tf_op("TopK", outputs=("values", "indices"))
 def top_k(op: Context, input: Value, /, *, k: int, sorted: bool = True) -> list[Value]:
-    """The k largest along the last axis, and their numbers."""
+    """The k largest along the last axis, and their indices."""
     del sorted
     values, places = largest(op, input, extents.number(op, k), -1)
     return [values, op.cast(places, "int32")]
@@ -64,30 +53,13 @@ def nth_element(op: Context, input: Value, n: Value, /, *, reverse: bool = False
 @tf_op("InTopK")
 def in_top_k(op: Context, predictions: Value, targets: Value, /, *, k: int) -> Value:
     """Whether fewer than k predictions are larger than that of the target."""
-    return _in_top(op, predictions, targets, op.constant(k, "int64"))
+    return sort.is_in_top_k(op, predictions, targets, op.constant(k, "int64"))
 
 
 @tf_op("InTopKV2")
 def in_top_k_v2(op: Context, predictions: Value, targets: Value, k: Value, /) -> Value:
     """Whether fewer than k predictions are larger than that of the target."""
-    return _in_top(op, predictions, targets, op.cast(k, "int64"))
-
-
-def _in_top(op: Context, predictions: Value, targets: Value, k: Value) -> Value:
-    zero = op.constant(0, "int64")
-    given = op.cast(targets, "int64")
-    last = op.sub(op.size(predictions, 1), op.constant(1, "int64"))
-    safe = op.elementwise("Min", op.elementwise("Max", given, zero), last)
-    places = op.unsqueeze(safe, [1])
-    shape = (targets.shape[0], 1)
-    own = op.emit("GatherElements", predictions, places, dtype="float32", shape=shape, axis=1)
-    more = op.cast(op.elementwise("Greater", predictions, own), "int64")
-    fewer = op.elementwise("Less", op.reduce("ReduceSum", more, [1]), k)
-    inside = op.elementwise("Equal", safe, given)
-    # Of what is not finite nothing can be said: its product with 0 is NaN, and so is the sum.
-    nothing = op.reduce("ReduceSum", op.mul(predictions, 0.0), [1])
-    finite = op.elementwise("Equal", nothing, op.constant(0, "float32"))
-    return op.elementwise("And", op.elementwise("And", fewer, inside), finite)
+    return sort.is_in_top_k(op, predictions, targets, k)
 
 
 @tf_op(
@@ -97,43 +69,17 @@ def _in_top(op: Context, predictions: Value, targets: Value, k: Value) -> Value:
 def bound(op: Context, sorted_inputs: Value, values: Value, /, *, upper: bool, node: Node) -> Value:
     """How many of a rising sequence stand before a value."""
     if sorted_inputs.dtype == "string":
-        raise Unsupported("the order of texts")
-    before = "LessOrEqual" if upper else "Less"
-    rows, columns = op.unsqueeze(sorted_inputs, [1]), op.unsqueeze(values, [2])
-    passed = op.cast(op.elementwise(before, rows, columns), "int32")
-    return op.cast(op.reduce("ReduceSum", passed, [2]), node.attribute("out_type", "int32"))
+        raise Unsupported("the order of strings")
+    found = sort.count_before(op, sorted_inputs, values, or_equal=upper)
+    return op.cast(found, node.attribute("out_type", "int32"))
 
 
 # -- distinct --------------------------------------------------------------------------------------
 
-# What onnxruntime's Unique is made for -> what it is made for that holds the same values.
-UNIQUE = {
-    "bool": "int8", "uint8": "int64", "int16": "int64", "uint16": "int64", "int32": "int64",
-    "uint32": "int64", "uint64": "int64", "float16": "float32", "bfloat16": "float32",
-}  # fmt: skip
-
-
-def distinct(op: Context, x: Value, axis: int | None = None) -> tuple[Value, Value, Value]:
-    """Return the distinct elements of a vector, or slices, in the order they first occur in.
-
-    And for each of what there is which of those it is, and for each of those how often it is
-    there (int64 both).
-    """
-    kind = UNIQUE.get(x.dtype, x.dtype)
-    place = 0 if axis is None else x.axis(axis)
-    shape = (*x.shape[:place], None, *x.shape[place + 1 :])
-    counts: tuple[str, Shape] = ("int64", (None,))
-    found, _, which, many = op.node(
-        "Unique", [op.plain(op.cast(x, kind))],
-        [(kind, shape), counts, ("int64", (x.shape[place],)), counts],
-        attributes={"sorted": 0} if axis is None else {"sorted": 0, "axis": place},
-    )  # fmt: skip
-    return op.cast(found, x.dtype), which, many
-
 
 def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> list[Value]:
     kind = node.attribute("out_idx", "int32")
-    found, which, many = distinct(op, x, axis)
+    found, which, many = sort.find_unique(op, x, axis)
     return [found, op.cast(which, kind), op.cast(many, kind)][:count]
 
 
@@ -186,7 +132,7 @@ def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
 
 def member(op: Context, x: Value, y: Value) -> Value:
     """Return whether each element of one list is in another, of any dtype."""
-    found, which, _ = distinct(op, op.concat([y, x], 0))
+    found, which, _ = sort.find_unique(op, op.concat([y, x], 0))
     marks = extents.filled(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
     cut = op.size(y, 0)
     axis, zero, end = (op.constant([n], "int64") for n in (0, 0, 1 << 31))

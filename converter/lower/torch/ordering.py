@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
+
 from converter.lower import dims
-from converter.lower.graph import Attribute, Dim
-from converter.lower.ops.cumulative import accumulate
+from converter.lower.graph import Dim
+from converter.lower.known_values import real
+from converter.lower.ops import sort as ordered
+from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.ops.elementwise import logaddexp
-from converter.lower.scan import scan
-from converter.lower.torch.arithmetic import compare
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
@@ -15,19 +17,14 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-MOST_STEPS = 256  # of what has an operator for each step
-
 
 def _top(op: Context, x: Value, k: Int, dim: int, *, largest: bool, in_order: bool) -> list[Value]:
     if x.rank == 0:
         return [x, op.constant(0, "int64")]
-    axis = x.axis(dim)
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    attributes: dict[str, Attribute] = {
-        "axis": axis, "largest": int(largest), "sorted": int(in_order),
-    }  # fmt: skip
-    inputs = [op.outer(x), op.vector([k])]
-    return op.node("TopK", inputs, [(x.dtype, shape), ("int64", shape)], attributes=attributes)
+    found = ordered.top_k(
+        op, op.outer(x), dim, k, op.vector([k]), largest=largest, in_order=in_order
+    )
+    return [*found]
 
 
 @aten("topk")
@@ -111,47 +108,12 @@ def quantile(
     interpolation: str = "linear",
 ) -> Value:  # fmt: skip
     """Numbers below which are these shares of the elements."""
-    shares = [q] if isinstance(q, int | float) else None
-    if shares is None:
-        known = op.array(q) if isinstance(q, Value) and q.rank <= 1 else None
-        if known is None:
-            raise Unsupported("shares that are computed from the inputs")
-        shares = [float(n) for n in known.reshape(-1)]
+    shares = real(op, q, "float64")
     x = op.named(self)
-    if dim is None or x.rank == 0:
-        x = op.reshape(x, (dims.product(x.shape),))
-        dim, keepdim = None, keepdim and self.rank > 0
-    axis = x.axis(dim if dim is not None else 0)
-    count = x.shape[axis]
-    if not isinstance(count, int):
-        raise Unsupported("shares of a number of elements that depends on the inputs")
-    ordered = _top(op, x, count, axis, largest=False, in_order=True)[0]
-    made = [_at_share(op, ordered, axis, n * (count - 1), interpolation) for n in shares]
-    if keepdim and dim is None:
-        made = [op.reshape(one, (1,) * self.rank) for one in made]
-    elif not keepdim:
-        made = [op.squeeze(one, [axis]) for one in made]
-    is_one = isinstance(q, int | float) or q.rank == 0
-    return made[0] if is_one else op.concat([op.unsqueeze(one, [0]) for one in made], 0)
-
-
-def _at_share(op: Context, ordered: Value, axis: int, place: float, how: str) -> Value:
-    """Return what stands at a place between two elements."""
-    low, part = int(place // 1), place % 1
-    if how == "nearest":
-        low, part = round(place), 0.0
-    elif how == "higher":
-        low, part = low + (part > 0), 0.0
-    elif how == "lower":
-        part = 0.0
-    elif how == "midpoint":
-        part = 0.5 if part else 0.0
-    elif how != "linear":
-        raise Unsupported(f"interpolation = {how!r}")
-    first = op.cut(ordered, axis, low, low + 1)
-    if not part:
-        return first
-    return op.add(first, op.mul(op.sub(op.cut(ordered, axis, low + 1, low + 2), first), part))
+    axes = list(range(x.rank)) if dim is None else [x.axis(dim)] if x.rank else []
+    if not axes:
+        x, axes = op.reshape(x, (1,)), [0]
+    return ordered.quantile(op, x, shares, axes, method=interpolation, keepdims=keepdim)
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -163,7 +125,7 @@ def cumsum(op: Context, self: Value, dim: int, dtype: str | None = None) -> Valu
     x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
     if x.rank == 0:
         return x
-    return op.emit("CumSum", x, op.constant(x.axis(dim), "int64"), dtype=x.dtype, shape=x.shape)
+    return cumulative_sum(op, x, dim)
 
 
 @aten("cumprod")
@@ -172,44 +134,17 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
     x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
     if x.rank == 0:
         return x
-    axis = x.axis(dim)
-    n = x.shape[axis]
-    if not isinstance(n, int):
-        return _product_by_steps(op, x, axis)
-    if not 0 < n <= MOST_STEPS:
-        raise Unsupported(f"running products along an axis of {n}")
-    parts = op.split(x, axis, [1] * n) if n > 1 else [x]
-    found = [parts[0]]
-    for part in parts[1:]:
-        found.append(op.mul(found[-1], part))
-    return op.concat(found, axis)
-
-
-def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
-    """Return running products along an axis of any size."""
-
-    def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
-        made = op.plain(op.shaped(op.mul(before[0], parts[0]), before[0].shape))
-        return [made], [made]
-
-    plain = op.plain(op.named(x))
-    shape = (*plain.shape[:axis], *plain.shape[axis + 1 :])
-    ones = op.filled(shape, 1, x.dtype)
-    return scan(op, step, [ones], [plain], axis=axis)[1][0]
+    return accumulate(op, op.named(x), dim, op.mul, 1)
 
 
 def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
     """Return the extreme of each element and those before it."""
     if x.rank == 0:
         return [x]
-    axis = x.axis(dim)
-    n = x.shape[axis]
-    if not isinstance(n, int) or not 0 < n <= MOST_STEPS:
-        raise Unsupported(f"running extremes along an axis of {n}")
-    found = op.split(x, axis, [1] * n) if n > 1 else [x]
-    for i in range(1, n):
-        found[i] = op.elementwise(which, found[i - 1], found[i])
-    return [op.concat(found, axis)]
+    kinds = np.iinfo(x.dtype) if kind(x.dtype) == 1 else None
+    lowest, highest = (kinds.min, kinds.max) if kinds is not None else (-math.inf, math.inf)
+    neutral = lowest if which == "Max" else highest
+    return [accumulate(op, op.named(x), dim, lambda a, b: op.elementwise(which, a, b), neutral)]
 
 
 def _running_with_place(op: Context, which: str, x: Value, dim: int) -> list[Value]:
@@ -293,11 +228,9 @@ def searchsorted(
 
 def _below(op: Context, x: Value, bounds: Value, *, out_int32: bool, right: bool) -> Value:
     """Return how many bounds are less than each number, or no more."""
-    wide = bounds if bounds.rank == 1 else op.unsqueeze(bounds, [-2])
-    question = "LessOrEqual" if right else "Less"
-    less = compare(op, question, wide, op.unsqueeze(x, [-1]))
-    found = op.reduce("ReduceSum", op.cast(less, "int64"), [-1])
-    return op.cast(found, "int32") if out_int32 else found
+    rising, values = together(op, [bounds, x])
+    found = ordered.count_before(op, rising, values, or_equal=right)
+    return found if out_int32 else op.cast(found, "int64")
 
 
 @aten("isin.Tensor_Tensor")
@@ -309,8 +242,7 @@ def isin(
     del assume_unique
     named = op.named(test_elements)
     flat = op.reshape(named, (dims.product(named.shape),))
-    same = compare(op, "Equal", op.unsqueeze(elements, [-1]), flat)
-    some = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
+    some = ordered.is_in(op, *together(op, [elements, flat]))
     return op.unary("Not", some) if invert else some
 
 
@@ -371,6 +303,5 @@ def unique2(
     x = op.named(self)
     count = dims.product(x.shape)
     flat = op.reshape(x, (count,))
-    outputs = [(x.dtype, (None,)), ("int64", (None,)), ("int64", (count,)), ("int64", (None,))]
-    made = op.node("Unique", [flat], outputs, attributes={"sorted": 1})
-    return [op.named(made[0]), op.reshape(made[2], x.shape), made[3]]
+    found, which, many = ordered.find_unique(op, flat, in_order=True)
+    return [op.named(found), op.reshape(which, x.shape), many]

@@ -18,6 +18,7 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
+from converter.lower.ops import sort
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
 from converter.lower.values import Value, total
 
@@ -339,25 +340,18 @@ def multi_hot(
     return op.cast(op.reduce("ReduceMax", ones, [1 if value.rank > 1 else 0]), dtype or "float32")
 
 
-def placed(op: Builder, rising: Value, values: Value, *, right: bool) -> Value:
-    """Return how many of a rising sequence are before each value; equal ones too, if right."""
-    how = "LessOrEqual" if right else "Less"
-    before = op.elementwise(how, rising, op.unsqueeze(values, [-1]))
-    return op.reduce("ReduceSum", op.cast(before, "int32"), [-1])
-
-
 @operation(OPERATIONS, "SearchSorted")
 def search_sorted(op: Builder, sorted_sequence: Any, values: Any, *, side: str = "left") -> Value:
     """Where values would have to stand in a rising sequence."""
     rising, value = promote(op, sorted_sequence, values)
-    return placed(op, rising, value, right=side == "right")
+    return sort.count_before(op, rising, value, or_equal=side == "right")
 
 
 @operation(OPERATIONS, "Digitize")
 def digitize(op: Builder, x: Any, bins: Any) -> Value:
     """The number of the bin of each element."""
     value, rising = promote(op, x, tensor(op, bins, "float32"))
-    return placed(op, rising, value, right=True)
+    return sort.count_before(op, rising, value, or_equal=True)
 
 
 @operation(OPERATIONS, "IsIn")
@@ -367,8 +361,7 @@ def is_in(
     """Whether each element of x1 is one of x2."""
     del assume_unique  # a hint
     a, b = promote(op, x1, x2)
-    same = op.elementwise("Equal", op.unsqueeze(a, [-1]), flatten(op, b))
-    found = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
+    found = sort.is_in(op, a, flatten(op, b))
     return op.unary("Not", found) if invert else found
 
 

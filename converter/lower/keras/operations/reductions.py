@@ -16,7 +16,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, operation
-from converter.lower.ops import reduce
+from converter.lower.ops import reduce, sort
 from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.values import Value
 
@@ -177,44 +177,21 @@ def argmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = Fal
     return position(op, "ArgMin", x, axis, keepdims)
 
 
-def ordered(
-    op: Builder, x: Value, axis: int, count: int | None, largest: bool
-) -> tuple[Value, Value]:
-    """Return the first elements along an axis in order, and their numbers (int64).
-
-    Args:
-        op: Builder.
-        x: Numbers.
-        axis: Which.
-        count: How many; None for all.
-        largest: Whether the largest come first.
-    """
-    place = x.axis(axis)
-    value = op.plain(op.cast(x, "int32") if x.dtype in ("bool", "int8", "uint8", "int16") else x)
-    size = value.shape[place] if count is None else count
-    number = op.size(value, place) if count is None else op.constant([count], "int64")
-    shape = (*value.shape[:place], size, *value.shape[place + 1 :])
-    first, second = op.node(
-        "TopK", [value, number], [(value.dtype, shape), ("int64", shape)],
-        attributes={"axis": place, "largest": int(largest), "sorted": 1},
-    )  # fmt: skip
-    return op.cast(first, x.dtype), second
-
-
 @operation(OPERATIONS, "TopK")
 def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
     """The k largest along the last axis, and their numbers."""
     del sorted  # in order is also a legal answer where none is asked for
-    values, numbers = ordered(op, tensor(op, x), -1, k, largest=True)
-    return [values, op.cast(numbers, "int32")]
+    count = op.constant([k], "int64")
+    values, indices = sort.top_k(op, tensor(op, x), -1, k, count)
+    return [values, op.cast(indices, "int32")]
 
 
 @operation(OPERATIONS, "Sort")
-def sort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
+def sort_(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
     """X in ascending order along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
-    return ordered(op, value, axis, None, largest=False)[0]
+    return sort.sort(op, value, axis)[0]
 
 
 @operation(OPERATIONS, "Argsort")
@@ -222,19 +199,14 @@ def argsort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
     """The numbers of x in ascending order along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
-    return op.cast(ordered(op, value, axis, None, largest=False)[1], "int32")
+    return op.cast(sort.sort(op, value, axis)[1], "int32")
 
 
 @operation(OPERATIONS, "InTopK")
 def in_top_k(op: Builder, targets: Any, predictions: Any, *, k: int) -> Value:
     """Whether fewer than k predictions are larger than that of the target."""
-    value = tensor(op, predictions)
-    number = op.unsqueeze(op.cast(tensor(op, targets), "int64"), [-1])
-    shape = (*number.shape[:-1], 1)
-    own = op.emit("GatherElements", value, number, dtype=value.dtype, shape=shape, axis=1)
-    larger = op.cast(op.elementwise("Greater", value, own), "int32")
-    count = op.reduce("ReduceSum", larger, [-1])
-    return op.elementwise("Less", count, k)
+    given = tensor(op, predictions), tensor(op, targets)
+    return sort.is_in_top_k(op, *given, op.constant(k, "int64"))
 
 
 # -- running ---------------------------------------------------------------------------------------

@@ -19,14 +19,14 @@ from converter.lower.keras.operations.reductions import (
     cumsum,
     every,
     mean,
-    ordered,
     position,
     product,
     reduced,
     total,
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
-from converter.lower.known_values import Numbers, real, size, whole
+from converter.lower.known_values import real
+from converter.lower.ops import sort
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
@@ -34,43 +34,11 @@ from converter.lower.values import Value
 
 
 def quantile_of(op: Builder, x: Any, q: Any, axis: Axes, method: str, keepdims: bool) -> Value:
-    """Return the numbers below which the parts q of x over axes are."""
+    """Return the numbers below which the shares q of x over axes are."""
     value = as_float(op, x)
-    parts = real(op, q if isinstance(q, Value) else np.asarray(q, np.float32)).to("float64")
-    axes = all_axes(value, axis)
-    kept = [i for i in range(value.rank) if i not in axes]
-    line = op.transpose(value, [*kept, *axes])
-    number = whole(op, 1)
-    for i in axes:
-        number = number * size(op, value, i)
-    if len(axes) != 1:
-        flat = None if number.known is None else int(number.known)
-        line = op.reshape(line, (*(value.shape[i] for i in kept), flat))
-    rising = ordered(op, line, -1, None, largest=False)[0]
-    last = number - 1
-    exact = last.to("float64") * parts
-    low, high = exact.floor().to("int64"), exact.ceil().to("int64")
-
-    def at(numbers: Numbers) -> Value:
-        return op.gather(rising, numbers.most(0).least(last).value, -1)
-
-    if method == "linear":
-        lower = (high - 1).most(0)
-        upper = (lower + 1).least(last)
-        share = (upper.to("float64") - exact).to("float32").to(value.dtype).value
-        result = op.add(op.mul(at(upper), op.sub(1.0, share)), op.mul(at(lower), share))
-    elif method == "midpoint":
-        result = op.mul(op.add(at(low), at(high)), 0.5)
-    elif method in ("lower", "higher", "nearest"):
-        nearest = exact.to_even().to("int64")
-        result = at({"lower": low, "higher": high, "nearest": nearest}[method])
-    else:
-        raise Unsupported(f"method {method!r}")
-    if keepdims:
-        result = op.unsqueeze(result, axes)  # before q's own axis is moved to the front
-    return (
-        op.transpose(result, [result.rank - 1, *range(result.rank - 1)]) if parts.rank else result
-    )
+    shares = real(op, q if isinstance(q, Value) else np.asarray(q, np.float32))
+    over = all_axes(value, axis)
+    return sort.quantile(op, value, shares, over, method=method, keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Quantile")

@@ -3,11 +3,11 @@
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.operations import indexing as i
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.operands import integers, same_dtype, vector
 from converter.lower.keras.tensorflow_rows import call_op
+from converter.lower.ops import sort
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
@@ -148,8 +148,8 @@ def searchsorted(
 ) -> Value:
     """Where values would have to stand in rising sequences, row by row."""
     rising, value = same_dtype(op, sorted_sequence, values)
-    rising = op.unsqueeze(rising, [-2]) if rising.rank > 1 else rising
-    return op.cast(i.placed(op, rising, value, right=side == "right"), out_type)
+    found = sort.count_before(op, rising, value, or_equal=side == "right")
+    return op.cast(found, out_type)
 
 
 @operation(TF_FUNCTIONS, "boolean_mask")

@@ -4,12 +4,12 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.operations import products as p
-from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import all_axes, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, operation
 from converter.lower.keras.tensorflow_ops.operands import axes, integers, known_axes
 from converter.lower.keras.tensorflow_rows import call_op, call_op_of_several
 from converter.lower.ops import reduce
+from converter.lower.ops.sort import sort as sort_along
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
@@ -114,8 +114,7 @@ def in_top_k(op: Builder, targets: Any, predictions: Any, k: int) -> Value:
 @operation(TF_FUNCTIONS, "sort")
 def sort(op: Builder, values: Any, axis: int = -1, direction: str = "ASCENDING") -> Value:
     """Values in order along an axis."""
-    largest = direction == "DESCENDING"
-    return r.ordered(op, tensor(op, values), axis, None, largest=largest)[0]
+    return sort_along(op, tensor(op, values), axis, descending=direction == "DESCENDING")[0]
 
 
 @operation(TF_FUNCTIONS, "argsort")
@@ -124,8 +123,7 @@ def argsort(
 ) -> Value:
     """The indices of values in order along an axis."""
     del stable  # of equal ones the first comes first in any case
-    largest = direction == "DESCENDING"
-    found = r.ordered(op, tensor(op, values), axis, None, largest=largest)[1]
+    found = sort_along(op, tensor(op, values), axis, descending=direction == "DESCENDING")[1]
     return op.cast(found, "int32")
 
 

@@ -1,0 +1,166 @@
+"""Order: sorted elements, the largest, quantiles, places in sorted sequences, what is distinct."""
+
+from collections.abc import Sequence
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Dim, Shape
+from converter.lower.known_values import Numbers, size, whole
+from converter.lower.unsupported import Unsupported
+from converter.lower.values import Value
+
+
+def top_k(
+    op: Builder, x: Value, axis: int, count: Dim, vector: Value, *,
+    largest: bool = True, in_order: bool = True,
+) -> tuple[Value, Value]:  # fmt: skip
+    """Return the first elements along an axis in order, and their indices (int64).
+
+    Args:
+        op: Builder.
+        x: Numbers of any rank but 0; of equal ones the first comes first.
+        axis: The axis.
+        count: How many, as far as it is known.
+        vector: The same as a vector of one element.
+        largest: Whether the order is descending.
+        in_order: Whether the result must be in order.
+    """
+    axis = x.axis(axis)
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    how = {"axis": x.stored.index(axis), "largest": int(largest), "sorted": int(in_order)}
+    values, indices = op.node(
+        "TopK", [x, vector], [(x.dtype, shape), ("int64", shape)], attributes=how, stored=x.stored
+    )
+    return values, indices
+
+
+def sort(op: Builder, x: Value, axis: int, *, descending: bool = False) -> tuple[Value, Value]:
+    """Return elements in order along an axis, and the indices (int64) that they had."""
+    return top_k(op, x, axis, x.shape[x.axis(axis)], op.size(x, x.axis(axis)), largest=descending)
+
+
+def quantile(
+    op: Builder, x: Value, shares: Numbers, axes: Sequence[int], *,
+    method: str = "linear", keepdims: bool = False,
+) -> Value:  # fmt: skip
+    """Return the numbers below which shares of x over axes are.
+
+    Args:
+        op: Builder.
+        x: Floating point numbers; NaN stands behind all others.
+        shares: Between 0 and 1: a scalar, or a vector whose axis comes first in the result.
+        axes: In ascending order.
+        method: Between two elements: linear, lower, higher, nearest or midpoint.
+        keepdims: Whether the axes stay, of one element.
+
+    Raises:
+        Unsupported: There is no such method.
+    """
+    kept = [i for i in range(x.rank) if i not in axes]
+    line = op.transpose(x, [*kept, *axes])
+    count = whole(op, 1)
+    for i in axes:
+        count = count * size(op, x, i)
+    if len(axes) != 1:
+        flat = None if count.known is None else int(count.known)
+        line = op.reshape(line, (*(x.shape[i] for i in kept), flat))
+    rising, last = sort(op, line, -1)[0], count - 1
+    exact = last.to("float64") * shares.to("float64")
+    low, high = exact.floor().to("int64"), exact.ceil().to("int64")
+
+    def take(indices: Numbers) -> Value:
+        return op.gather(rising, indices.most(0).least(last).value, -1)
+
+    if method == "linear":
+        lower = (high - 1).most(0)
+        upper = (lower + 1).least(last)
+        share = (upper.to("float64") - exact).to("float32").to(x.dtype).value
+        found = op.add(op.mul(take(upper), op.sub(1.0, share)), op.mul(take(lower), share))
+    elif method == "midpoint":
+        found = op.mul(op.add(take(low), take(high)), 0.5)
+    elif method in ("lower", "higher", "nearest"):
+        nearest = exact.to_even().to("int64")
+        found = take({"lower": low, "higher": high, "nearest": nearest}[method])
+    else:
+        raise Unsupported(f"method {method!r}")
+    if keepdims:
+        found = op.unsqueeze(found, list(axes))  # before the shares' own axis is moved to the front
+    return op.transpose(found, [found.rank - 1, *range(found.rank - 1)]) if shares.rank else found
+
+
+def count_before(op: Builder, rising: Value, x: Value, *, or_equal: bool) -> Value:
+    """Return how many of a sorted sequence are less than each element, or not more (int32).
+
+    Args:
+        op: Builder.
+        rising: Sequences along the last axis; a vector serves all.
+        x: Of the same dtype; of the same leading axes where sequences are several.
+        or_equal: Whether equal ones count.
+    """
+    rows = rising if rising.rank == 1 else op.unsqueeze(rising, [-2])
+    passed = op.elementwise("LessOrEqual" if or_equal else "Less", rows, op.unsqueeze(x, [-1]))
+    return op.reduce("ReduceSum", op.cast(passed, "int32"), [-1])
+
+
+def is_in(op: Builder, x: Value, others: Value) -> Value:
+    """Return whether each element of x is one of a vector, of the same dtype."""
+    same = op.elementwise("Equal", op.unsqueeze(x, [-1]), others)
+    return op.reduce("ReduceMax", same, [-1])
+
+
+def is_in_top_k(op: Builder, predictions: Value, targets: Value, k: Value) -> Value:
+    """Return whether fewer than k predictions are larger than that of the target.
+
+    Args:
+        op: Builder.
+        predictions: Floating point numbers [batch, classes]; false where any is not finite.
+        targets: Indices [batch]; false where there is no such class.
+        k: A scalar.
+    """
+    zero, indices = op.constant(0, "int64"), op.cast(targets, "int64")
+    last = op.sub(op.size(predictions, 1), op.constant(1, "int64"))
+    safe = op.elementwise("Min", op.elementwise("Max", indices, zero), last)
+    places = op.unsqueeze(safe, [1])
+    shape = (targets.shape[0], 1)
+    own = op.emit(
+        "GatherElements", predictions, places, dtype=predictions.dtype, shape=shape, axis=1
+    )
+    larger = op.cast(op.elementwise("Greater", predictions, own), "int64")
+    fewer = op.elementwise("Less", op.reduce("ReduceSum", larger, [1]), op.cast(k, "int64"))
+    # The product of what is not finite and 0 is NaN, and so is the sum.
+    nothing = op.reduce("ReduceSum", op.mul(predictions, 0.0), [1])
+    is_finite = op.elementwise("Equal", nothing, 0.0)
+    is_inside = op.elementwise("Equal", safe, indices)
+    return op.elementwise("And", op.elementwise("And", fewer, is_inside), is_finite)
+
+
+# What onnxruntime's Unique has a kernel for -> a dtype that it has one for and that holds the same.
+UNIQUE = {
+    "bool": "int8", "uint8": "int64", "int16": "int64", "uint16": "int64", "int32": "int64",
+    "uint32": "int64", "uint64": "int64", "float16": "float32", "bfloat16": "float32",
+}  # fmt: skip
+
+
+def find_unique(
+    op: Builder, x: Value, axis: int | None = None, *, in_order: bool = False
+) -> tuple[Value, Value, Value]:
+    """Return the distinct elements of a vector, or slices along an axis.
+
+    And for each element which of those it is, and for each of those how often it is there (int64
+    both).
+
+    Args:
+        op: Builder.
+        x: A vector; of any rank with an axis.
+        axis: The axis.
+        in_order: Whether they come in ascending order, else in the order they first occur in.
+    """
+    dtype = UNIQUE.get(x.dtype, x.dtype)
+    place = 0 if axis is None else x.axis(axis)
+    shape = (*x.shape[:place], None, *x.shape[place + 1 :])
+    counts: tuple[str, Shape] = ("int64", (None,))
+    found, _, which, many = op.node(
+        "Unique", [op.plain(op.cast(x, dtype))],
+        [(dtype, shape), counts, ("int64", (x.shape[place],)), counts],
+        attributes={"sorted": int(in_order)} | ({} if axis is None else {"axis": place}),
+    )  # fmt: skip
+    return op.cast(found, x.dtype), which, many
