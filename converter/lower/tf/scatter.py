@@ -1,14 +1,11 @@
-"""Values put at places: into tensors, into variables, and tensors dealt out by number.
-
-What is added, multiplied or compared at one place several times is accumulated in float32 where it
-is narrower: onnxruntime does so in no narrower type.
-"""
+"""Scatter ops: into tensors and variables; dynamic stitch and partition."""
 
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from converter.lower.ops.scatter import scatter_nd
 from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
@@ -18,8 +15,6 @@ from converter.lower.tf.program_values import ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
-
-NARROW = frozenset(("float16", "bfloat16"))
 
 
 def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = "none") -> Value:
@@ -37,19 +32,10 @@ def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = 
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int) or depth < 1:
-        raise Unsupported("places of which the number of axes is not known, or zero")
-    places = op.cast(indices, "int64")
+        raise Unsupported("indices whose depth is not known, or zero")
     if reduction == "sub":
         updates, reduction = negative(op, updates), "add"
-    how = {} if reduction == "none" else {"reduction": reduction}
-    kind = "float32" if how and x.dtype in NARROW else x.dtype
-    if how and x.dtype in ("bool", "string"):
-        raise Unsupported(f"{reduction} of {x.dtype}")
-    made = op.emit(
-        "ScatterND", op.cast(x, kind), places, op.cast(updates, kind), dtype=kind, shape=x.shape,
-        **how,
-    )  # fmt: skip
-    return op.cast(made, x.dtype)
+    return scatter_nd(op, x, indices, updates, reduction)
 
 
 def negative(op: Context, x: Value) -> Value:
@@ -101,13 +87,13 @@ def _added(op: Context, x: Value, indices: Value, updates: Value) -> Value:
         if known is None or len({tuple(p) for p in known.reshape(-1, known.shape[-1])}) != (
             known.size // known.shape[-1]
         ):
-            raise Unsupported("texts at places that may be the same")
+            raise Unsupported("strings at indices that may be the same")
         return put(op, x, indices, updates)
     return put(op, x, indices, updates, "add")
 
 
 @tf_op("ScatterNd")
-def scatter_nd(
+def scatter_into_zeros(
     op: Context, indices: Value, updates: Value, shape: Value, /, *, bad_indices_policy: str = ""
 ) -> Value:
     """Zeros of a shape, with values added at places."""

@@ -8,12 +8,13 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kern
 import numpy as np
 
 from converter.lower.builder import numpy_type
+from converter.lower.ops.scatter import NARROW
 from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.indexing import gathered
-from converter.lower.tf.scatter import NARROW, put
+from converter.lower.tf.scatter import put
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
 

@@ -11,6 +11,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.ops import linalg
 from converter.lower.ops.elementwise import is_negative
+from converter.lower.ops.scatter import scatter_elements
 from converter.lower.repeat import repeat
 from converter.lower.torch.arithmetic import div, mul
 from converter.lower.torch.context import Context
@@ -313,10 +314,7 @@ def histc(op: Context, self: Value, bins: int = 100, min: Scalar = 0, max: Scala
     part = op.where(inside, op.unary("Floor", part), op.constant(0, x.dtype))
     index = op.elementwise("Min", op.cast(part, "int64"), op.constant(bins - 1, "int64"))
     zeros = op.constant(np.zeros(bins), x.dtype)
-    return op.emit(
-        "ScatterElements", zeros, index, op.cast(inside, x.dtype), dtype=x.dtype, shape=(bins,),
-        axis=0, reduction="add",
-    )  # fmt: skip
+    return scatter_elements(op, zeros, 0, index, op.cast(inside, x.dtype), "add")
 
 
 # -- powers and norms of matrices ------------------------------------------------------------------

@@ -10,6 +10,7 @@ from converter.lower.known_values import real
 from converter.lower.ops import sort as ordered
 from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.ops.elementwise import logaddexp
+from converter.lower.ops.scatter import scatter_elements
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
@@ -268,10 +269,7 @@ def unique_consecutive(
     zeros = op.emit("Expand", op.constant([0], "int64"), total, dtype="int64", shape=kept.shape)
     ones = op.emit("Expand", op.constant([1], "int64"), op.size(flat, 0), dtype="int64",
                    shape=(count,))  # fmt: skip
-    counts = op.emit(
-        "ScatterElements", zeros, group, ones, dtype="int64", shape=kept.shape, axis=0,
-        reduction="add",
-    )  # fmt: skip
+    counts = scatter_elements(op, zeros, 0, group, ones, "add")
     return [op.named(kept), op.reshape(op.shaped(group, (count,)), x.shape), counts]
 
 
@@ -286,10 +284,7 @@ def bincount(op: Context, self: Value, weights: Value | None = None, minlength: 
     zeros = op.emit("Expand", zero, length, dtype=dtype, shape=(None,))
     given = op.emit("Expand", op.constant([1], dtype), op.size(self, 0), dtype=dtype,
                     shape=self.shape) if weights is None else op.cast(weights, dtype)  # fmt: skip
-    made = op.emit(
-        "ScatterElements", zeros, op.cast(self, "int64"), given, dtype=dtype, shape=(None,),
-        axis=0, reduction="add",
-    )  # fmt: skip
+    made = scatter_elements(op, zeros, 0, op.cast(self, "int64"), given, "add")
     return op.named(made)
 
 

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.graph import Attribute
+from converter.lower.ops.scatter import scatter_elements, scatter_nd
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.indexing import MASKS, places_of, spread_masks
@@ -95,9 +95,7 @@ def _put(
     turned, source = op.plain(x.transposed(order)), op.plain(part.transposed(order))
     shape = (*op.named(places).shape, *turned.shape[1:])
     source = op.expand(source, shape)
-    inputs = [turned, op.unsqueeze(op.cast(places, "int64"), [-1]), source]
-    more: dict[str, Attribute] = {} if reduction == "none" else {"reduction": reduction}
-    made = op.node("ScatterND", inputs, [(x.dtype, turned.shape)], attributes=more)[0]
+    made = scatter_nd(op, turned, op.unsqueeze(places, [-1]), source, reduction)
     return made.transposed(inverse(order))
 
 
@@ -168,11 +166,8 @@ def index_put(
     moved = source.transposed([
         *range(before, before + count), *range(before), *range(before + count, len(shape)),
     ])  # fmt: skip
-    more: dict[str, Attribute] = {"reduction": "add"} if accumulate else {}
-    made = op.node(
-        "ScatterND", [turned, places, op.plain(moved)], [(x.dtype, turned.shape)], attributes=more
-    )[0]
-    return made.transposed(inverse(order))
+    how = "add" if accumulate else "none"
+    return scatter_nd(op, turned, places, op.plain(moved), how).transposed(inverse(order))
 
 
 def _scattered(
@@ -186,11 +181,8 @@ def _scattered(
     if source.shape != index.shape:
         for axis, n in enumerate(index.shape):
             source = op.cut(source, axis, 0, n) if source.shape[axis] != n else source
-    more: dict[str, Attribute] = {"axis": x.axis(dim)}
-    if reduction != "none":
-        more["reduction"] = reduction
-    inputs = [op.outer(x), op.outer(index), op.outer(op.cast(source, x.dtype))]
-    return op.node("ScatterElements", inputs, [(x.dtype, x.shape)], attributes=more)[0]
+    target, places, updates = (op.outer(v) for v in (x, index, source))
+    return scatter_elements(op, target, dim, places, updates, reduction)
 
 
 @aten("scatter.src")
@@ -328,10 +320,7 @@ def max_unpool(
     whole = dims.product(tuple(output_size)[-spatial:])
     zeros = op.filled((*lead, whole), 0, x.dtype)
     places, given = (op.reshape(v, (*lead, inner)) for v in (indices, x))
-    made = op.emit(
-        "ScatterElements", zeros, op.cast(places, "int64"), given, dtype=x.dtype,
-        shape=(*lead, whole), axis=len(lead),
-    )  # fmt: skip
+    made = scatter_elements(op, zeros, len(lead), op.cast(places, "int64"), given)
     return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
 
 

@@ -20,6 +20,7 @@ from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import sort
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
+from converter.lower.ops.scatter import scatter_nd
 from converter.lower.values import Value, total
 
 # -- taking ----------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ def slice_update(op: Builder, inputs: Any, start_indices: Any, updates: Any) -> 
     start = op.elementwise("Min", op.elementwise("Max", start, zero), room)
     grid = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
     places = op.add(op.constant(grid, "int64"), start)
-    return op.emit("ScatterND", value, places, new, dtype=value.dtype, shape=value.shape)
+    return scatter_nd(op, value, places, new)
 
 
 def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
@@ -242,10 +243,7 @@ def scatter_update(
 
 def put(op: Builder, x: Value, indices: Any, updates: Value, reduction: str) -> Value:
     """Return a value with others at places, joined by a reduction with what was there."""
-    places = op.cast(tensor(op, indices), "int64")
-    return op.emit(
-        "ScatterND", x, places, updates, dtype=x.dtype, shape=x.shape, reduction=reduction
-    )
+    return scatter_nd(op, x, tensor(op, indices), updates, reduction)
 
 
 # -- diagonals -------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from converter.lower.keras.operations.reductions import (
     total,
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
+from converter.lower.keras.tensorflow_rows import call_op
 from converter.lower.known_values import real
 from converter.lower.ops import sort
 from converter.lower.table import Variant
@@ -173,44 +174,21 @@ def nanstd(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
 
 # -- by group --------------------------------------------------------------------------------------
 
-SEGMENTS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}
-
-
-def segments(op: Builder, data: Any, segment_ids: Any, count: int | None, reduction: str) -> Value:
-    """Reduce the rows of each number, up to a count of numbers.
-
-    Rows of a negative number are left out: they go into a row of their own at the end.
-    """
-    values, numbers = op.plain(tensor(op, data)), op.cast(tensor(op, segment_ids), "int64")
-    if count is None:
-        raise Unsupported("num_segments that depends on the data")
-    neutral: Any = {"add": 0, "mul": 1}.get(reduction)
-    if neutral is None:
-        info = np.finfo(values.dtype) if values.is_float else np.iinfo(values.dtype)
-        neutral = info.min if reduction == "max" else info.max
-    shape = (count + 1, *values.shape[1:])
-    start = op.expand(op.constant(neutral, values.dtype), shape, like=values)
-    outside = op.elementwise("Less", numbers, 0)
-    rows = op.unsqueeze(op.where(outside, count, numbers), [1])
-    sums = op.emit(
-        "ScatterND", start, rows, values, dtype=values.dtype, shape=shape, reduction=reduction
-    )
-    return op.slice(sums, [0], [0], [count])
-
 
 @operation(
     OPERATIONS,
-    *(
-        Variant(
-            f"Segment{name}", f"The {name.lower()} of the rows of each number.", reduction=reduction
-        )
-        for (name, reduction) in SEGMENTS.items()
-    ),
+    Variant("SegmentSum", "The sums of the rows of each segment.", op_type="UnsortedSegmentSum"),
+    Variant("SegmentProd", "The products of the rows of each.", op_type="UnsortedSegmentProd"),
+    Variant("SegmentMax", "The largest of the rows of each segment.", op_type="UnsortedSegmentMax"),
+    Variant("SegmentMin", "The smallest of the rows of each.", op_type="UnsortedSegmentMin"),
 )
 def reduce_segments(
-    op: Builder, data: Any, segment_ids: Any, *, reduction: str, num_segments: int | None = None,
+    op: Builder, data: Any, segment_ids: Any, *, op_type: str, num_segments: int | None = None,
     sorted: bool = False,
 ) -> Value:  # fmt: skip
-    """Slices reduced, segment by segment."""
+    """Rows reduced by segment; those of a negative number are left out."""
     del sorted  # a hint
-    return segments(op, data, segment_ids, num_segments, reduction)
+    if num_segments is None:
+        raise Unsupported("num_segments that depends on the data")
+    given = tensor(op, data), tensor(op, segment_ids), op.constant(num_segments, "int32")
+    return call_op(op, op_type, *given)

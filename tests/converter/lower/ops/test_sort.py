@@ -106,12 +106,12 @@ VALUES = np.array([[-3, -2, 0, 0.5, 4.5, 9, -INF, INF]], "float32")
 def test_places_in_a_sorted_sequence(side, tmp_path):
     specs = [("float32", (None,)), ("float32", (1, None))]
     expected = np.searchsorted(RISING, VALUES, side)
-    right = str(side == "right")
+    how = f"out_int32=False, right={side == 'right'}"
     built = [
         s.keras_operation(tmp_path, "SearchSorted", specs, config={"side": side}),
         s.keras_function(tmp_path, "searchsorted", specs, {"side": side}, second="values"),
-        s.torch_script(tmp_path, f"torch.searchsorted(x0, x1, out_int32=False, right={right})", specs),
-        s.torch_script(tmp_path, f"torch.bucketize(x1, x0, out_int32=False, right={right})", specs),
+        s.torch_script(tmp_path, f"torch.searchsorted(x0, x1, {how})", specs),
+        s.torch_script(tmp_path, f"torch.bucketize(x1, x0, {how})", specs),
     ]  # fmt: skip
     for graph, weights in built:
         (found,) = onnx_run.run(graph, RISING, VALUES, weights=weights)

@@ -1,0 +1,87 @@
+"""Putting elements at indices means the same in every front end, repeated indices included."""
+
+import numpy as np
+import onnx_run
+import pytest
+import spellings as s
+
+RNG = np.random.default_rng(0)
+ROWS_AT = np.array([[0], [2], [0], [0]], "int32")  # one index several times
+UPDATES = RNG.normal(size=(4, 3)).astype("float32")
+TABLE = RNG.normal(size=(4, 3)).astype("float32")
+JOINS = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
+
+
+def scattered(x, updates, join):
+    found = x.astype("float64")
+    join.at(found, ROWS_AT[:, 0], updates.astype("float64"))
+    return found
+
+
+def spell(join):
+    """Return how each front end spells a scatter with a reduction."""
+    torch = {"add": "sum", "max": "amax", "min": "amin", "mul": "prod"}[join]
+    lines = ["_0 = torch.reshape(x1, [-1])",
+             f'return torch.index_reduce(x0, 0, _0, x2, "{torch}")']  # fmt: skip
+    if join == "add":
+        lines[1] = "return torch.index_add(x0, 0, _0, x2)"
+    ways = [
+        lambda folder, specs: s.keras_operation(
+            folder, "ScatterUpdate", specs, "core", {"reduction": join}
+        ),
+        lambda folder, specs: s.torch_script(folder, lines, specs),
+    ]
+    if join != "mul":
+        name = f"TensorScatter{join.capitalize()}"
+        ways.append(lambda folder, specs: s.tensorflow(folder, name, specs))
+    return ways
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("way", [0, 1, 2])
+@pytest.mark.parametrize("join", JOINS)
+def test_what_several_updates_of_one_row_come_to(join, way, dtype, tmp_path):
+    ways = spell(join)
+    if way >= len(ways):
+        return
+    x, updates = TABLE.astype(dtype), UPDATES.astype(dtype)
+    expected = scattered(x, updates, JOINS[join])
+    tolerance = {"float16": 4e-3, "float32": 2e-6, "float64": 1e-14}[dtype]
+    for free in (False, True):
+        specs = [
+            (a.dtype.name, (None, *a.shape[1:]) if free else a.shape) for a in (x, ROWS_AT, updates)
+        ]
+        graph, weights = ways[way](tmp_path, specs)
+        (found,) = onnx_run.run(graph, x, ROWS_AT, updates, weights=weights)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found.astype("float64"), expected, rtol=tolerance, atol=1e-12)
+
+
+@pytest.mark.parametrize(("op_type", "join"), [("Sum", "add"), ("Max", "max"), ("Min", "min")])
+def test_segments_in_any_order_without_those_that_are_negative(op_type, join, tmp_path):
+    ids = np.array([2, 0, -1, 2], "int32")
+    expected = np.full((3, 3), {"add": 0, "max": -3.4028235e38, "min": 3.4028235e38}[join], "f4")
+    JOINS[join].at(expected, ids[ids >= 0], UPDATES[ids >= 0])
+    specs = [("float32", (None, 3)), ("int32", (None,))]
+    built = [
+        s.keras_operation(tmp_path, f"Segment{op_type}", specs, "math", {"num_segments": 3}),
+        s.tensorflow(tmp_path, f"UnsortedSegment{op_type}", specs, [np.array(3, "int32")]),
+    ]
+    for graph, weights in built:
+        (found,) = onnx_run.run(graph, UPDATES, ids, weights=weights)
+        np.testing.assert_allclose(found, expected, rtol=2e-6)
+
+
+def test_ones_where_an_index_says_and_nowhere_for_one_that_is_no_class(tmp_path):
+    x = np.array([[1, 0, 3], [-1, 2, 9]], "int32")
+    expected = (x[..., None] == np.arange(4)).astype("float32")
+    specs = [("int32", (None, 3))]
+    constants = [np.array(4, "int32"), np.array(1, "float32"), np.array(0, "float32")]
+    built = [
+        s.keras_operation(tmp_path, "OneHot", specs, "nn", {"num_classes": 4}),
+        s.keras_function(tmp_path, "one_hot", specs, {"depth": 4}),
+        s.tensorflow(tmp_path, "OneHot", specs, constants, types=("TI",), result="float32"),
+    ]
+    for graph, weights in built:
+        (found,) = onnx_run.run(graph, x, weights=weights)
+        np.testing.assert_array_equal(found, expected)
