@@ -8,7 +8,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
-from converter.lower.tf.convolution import dilated
+from converter.lower.tf.dilated_convolution import dilated
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.padding import pad_constant

@@ -55,11 +55,11 @@ class Row(OpRow):
 OPS = OpTable(
     Row, __package__, (
     "basics", "elementwise", "activations", "arrays", "slices", "padding", "space_to_batch",
-    "variables", "calls", "convolution", "pooling", "normalization", "products",
-    "reductions", "indexing", "images", "lists", "topk_unique", "scatter", "recurrent",
-    "tables", "strings", "quantization", "random", "segments", "linear_algebra",
-    "diagonals", "signals", "sparse", "detection", "ragged", "bitwise", "special", "range_bincount",
-    "quantized", "ctc_and_sets", "parsing", "decoding",
+    "variables", "calls", "convolution", "fused_convolution", "pooling", "normalization",
+    "products", "reductions", "indexing", "images", "lists", "topk_unique", "scatter", "recurrent",
+    "tables", "strings", "quantization", "random", "segments", "linear_algebra", "diagonals",
+    "signals", "sparse", "detection", "ragged", "bitwise", "special", "range_bincount", "quantized",
+    "ctc_and_sets", "parsing", "decoding",
     ),
     supplied=("node",), is_ignored=lambda name: name in IGNORED or name.startswith("_"),
 )  # fmt: skip

@@ -11,7 +11,8 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import layer_norm
 from converter.lower.torch.reductions import norm_of
-from converter.lower.torch.shaping import chunk, swapped
+from converter.lower.torch.shaping import swapped
+from converter.lower.torch.slicing import chunk
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value

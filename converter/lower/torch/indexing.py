@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
-from converter.lower.torch.shaping import select
+from converter.lower.torch.slicing import select
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast

@@ -12,7 +12,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.indexing import MASKS, places_of, spread_masks
 from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.promotion import together
-from converter.lower.torch.shaping import END, bound
+from converter.lower.torch.slicing import END, bound
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast, inverse

@@ -12,12 +12,10 @@ from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Ints, Tensors, integer
 from converter.lower.torch.promotion import result_type
+from converter.lower.torch.slicing import END
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
-
-END = 1 << 62  # as the end of a slice: to the end
-MOST_PARTS = 1 << 12  # that an axis is cut into
 
 
 def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
@@ -312,161 +310,6 @@ def stack(op: Context, tensors: Tensors, dim: int = 0) -> Value:
     return op.shaped(made, (*made.shape[:axis], len(tensors), *made.shape[axis + 1 :]))
 
 
-# -- parts -----------------------------------------------------------------------------------------
-
-
-def bound(op: Context, n: Dim, at: Int, *, of: Dim) -> Dim:
-    """Return a bound of a slice as one that is not negative, and no more than the size."""
-    del n
-    if isinstance(at, int):
-        if at >= END:
-            return of
-        if isinstance(of, int):
-            return max(at + of, 0) if at < 0 else min(at, of)
-        if at < 0:
-            return op.most(dims.add(of, at), 0) if at < -1 else dims.add(of, at)
-        return at if at == 0 else op.least(at, of)
-    if at == of:
-        return of
-    difference = dims.sub(of, at)
-    if isinstance(difference, int):  # batch - 1 of batch
-        return at if difference >= 0 else of
-    return op.least(at, of)
-
-
-@aten("slice.Tensor", "slice_copy.Tensor")
-def slice_tensor(
-    op: Context, self: Value, dim: int = 0, start: Int | None = None, end: Int | None = None,
-    step: int = 1,
-) -> Value:  # fmt: skip
-    """A part of an axis."""
-    x = op.named(self)
-    axis = x.axis(dim)
-    n = x.shape[axis]
-    first = bound(op, n, 0 if start is None else start, of=n)
-    last = bound(op, n, END if end is None else end, of=n)
-    if isinstance(first, int) and isinstance(last, int):
-        last = max(first, last)
-    return op.cut(x, axis, first, last, step)
-
-
-@aten("narrow", "narrow_copy")
-def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value:
-    """A part of an axis, by its beginning and length."""
-    x = op.named(self)
-    axis = x.axis(dim)
-    first: Dim = start
-    if isinstance(start, int) and start < 0:
-        first = dims.add(x.shape[axis], start)
-    return op.cut(x, axis, first, dims.add(first, length))
-
-
-@aten("select.int", "select_copy.int")
-def select(op: Context, self: Value, dim: int, index: Int) -> Value:
-    """One element of an axis."""
-    axis = self.axis(dim)
-    shape = (*self.shape[:axis], *self.shape[axis + 1 :])
-    place = op.constant(index, "int64") if isinstance(index, int) else op.scalar(index, "int64")
-    made = op.node(
-        "Gather", [op.outer(self), place], [(self.dtype, shape)], attributes={"axis": axis}
-    )
-    return made[0]
-
-
-@aten("unbind.int", "unbind_copy.int")
-def unbind(op: Context, self: Value, dim: int = 0) -> list[Value]:
-    """All elements of an axis."""
-    n = self.shape[self.axis(dim)]
-    if not isinstance(n, int):
-        raise Unsupported("as many tensors as an axis of an unknown size has elements")
-    _check_parts(n)
-    return [select(op, self, dim, i) for i in range(n)]
-
-
-def _check_parts(count: int) -> None:
-    if count > MOST_PARTS:
-        raise Unsupported(f"an axis cut into {count}")
-
-
-@aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
-def split_with_sizes(op: Context, self: Value, split_sizes: Ints, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of these sizes."""
-    axis = self.axis(dim)
-    known = [n for n in split_sizes if isinstance(n, int)]
-    if len(known) == len(split_sizes):
-        return op.split(self, axis, known) if len(known) > 1 else [self]
-    shapes = [(self.dtype, (*self.shape[:axis], n, *self.shape[axis + 1 :])) for n in split_sizes]
-    return op.node(
-        "Split", [op.outer(self), op.vector(split_sizes)], shapes, attributes={"axis": axis}
-    )
-
-
-@aten("split.Tensor", "split_copy.Tensor")
-def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of one size, of which the last may be smaller."""
-    axis = self.axis(dim)
-    n = self.shape[axis]
-    if not isinstance(split_size, int) or not isinstance(n, int):
-        count = dims.divided(n, split_size)
-        if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
-            raise Unsupported("as many parts as an axis of an unknown size has")
-        return split_with_sizes(op, self, [split_size] * count, dim)
-    if split_size == n or n == 0:
-        return [self]
-    if split_size < 1:
-        raise Unsupported(f"parts of {split_size}")
-    _check_parts(n // split_size)
-    parts = [min(split_size, n - i) for i in range(0, n, split_size)]
-    return split_with_sizes(op, self, parts, dim)
-
-
-@aten("chunk")
-def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts, or fewer."""
-    n = self.shape[self.axis(dim)]
-    if not isinstance(n, int):
-        _check_parts(chunks)
-        part = dims.divided(n, chunks)
-        if part is None:
-            raise Unsupported("parts of an axis of an unknown size")
-        return split_with_sizes(op, self, [integer(part)] * chunks, dim)
-    return split(op, self, max(-(-n // max(chunks, 1)), 1), dim)
-
-
-@aten("tensor_split.sections")
-def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts, the first of them larger."""
-    n = self.shape[self.axis(dim)]
-    if not isinstance(n, int):
-        raise Unsupported("parts of an axis of an unknown size")
-    _check_parts(sections)
-    parts = [n // sections + (i < n % sections) for i in range(sections)]
-    return split_with_sizes(op, self, parts, dim)
-
-
-@aten("tensor_split.tensor_indices_or_sections")
-def tensor_split_by_tensor(
-    op: Context, self: Value, tensor_indices_or_sections: Value, dim: int = 0
-) -> list[Value]:
-    """An axis cut at the places, or into the number of parts, that a known tensor has."""
-    known = op.array(tensor_indices_or_sections)
-    if known is None:
-        raise Unsupported("parts that are computed from the inputs")
-    if known.ndim == 0:
-        return tensor_split(op, self, int(known), dim)
-    return tensor_split_indices(op, self, [int(n) for n in known], dim)
-
-
-@aten("tensor_split.indices")
-def tensor_split_indices(
-    op: Context, self: Value, indices: Sequence[int], dim: int = 0
-) -> list[Value]:
-    """An axis cut at these places."""
-    places: list[Int] = [0, *indices]
-    ends: list[Int | None] = [*indices, None]
-    return [slice_tensor(op, self, dim, a, b) for a, b in zip(places, ends, strict=True)]
-
-
 @aten("flip")
 def flip(op: Context, self: Value, dims: Sequence[int]) -> Value:
     """Axes the other way round."""
@@ -576,26 +419,6 @@ def meshgrid(op: Context, tensors: Tensors, indexing: str = "ij") -> list[Value]
     if indexing == "xy" and count > 1:
         found = [swapped(x, 0, 1) for x in found]
     return found
-
-
-@aten("unsafe_split.Tensor")
-def unsafe_split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of one size."""
-    return split(op, self, split_size, dim)
-
-
-@aten("unsafe_chunk")
-def unsafe_chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts."""
-    return chunk(op, self, chunks, dim)
-
-
-@aten("unsafe_split_with_sizes")
-def unsafe_split_with_sizes(
-    op: Context, self: Value, split_sizes: Ints, dim: int = 0
-) -> list[Value]:
-    """An axis cut into parts of these sizes."""
-    return split_with_sizes(op, self, split_sizes, dim)
 
 
 @aten("diagonal", "diagonal_copy")

@@ -12,7 +12,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Number, Tensors
 from converter.lower.torch.promotion import together
 from converter.lower.torch.reductions import total
-from converter.lower.torch.shaping import tensor_split, tensor_split_indices
+from converter.lower.torch.slicing import tensor_split, tensor_split_indices
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value

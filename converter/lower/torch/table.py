@@ -101,10 +101,11 @@ class AtenTable(OpTable[Row]):
 OPS = AtenTable(
     Row, __package__, (
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
-    "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
-    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "unfold", "fused",
-    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
-    "sequences", "prepacked", "decomposed", "stacking", "losses", "numerics",
+    "slicing", "pooling", "reductions", "creation", "attention", "indexing", "scattering",
+    "padding", "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols",
+    "unfold", "fused", "complexes", "fourier", "spectrograms", "matrices", "special", "random",
+    "vision", "quantised", "sequences", "prepacked", "decomposed", "stacking", "losses",
+    "numerics",
     ),
     is_ignored=IGNORED.__contains__,
 )  # fmt: skip
