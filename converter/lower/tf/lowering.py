@@ -16,7 +16,16 @@ from converter.lower.tf import frames, unranked
 from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
-from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
+from converter.lower.tf.feeds_and_fetches import (
+    DECODERS,
+    FED,
+    find_dependencies,
+    find_dependents,
+    is_output,
+    is_pivot,
+    list_given,
+)
+from converter.lower.tf.graphdef import Library, Port, in_graph, named_functions
 from converter.lower.tf.program_values import (
     UNKNOWN,
     Dead,
@@ -155,11 +164,11 @@ class _Model:
         """Return all that a graph yields, of all that it can be given."""
         nodes = self.library.main.nodes
         read = {port.node for node in nodes.values() for port in node.inputs}
-        unread = [n for n in nodes.values() if n.name not in read and _is_output(n)]
-        ends = [n for n in unread if not _is_pivot(nodes, n)]
+        unread = [n for n in nodes.values() if n.name not in read and is_output(n)]
+        ends = [n for n in unread if not is_pivot(nodes, n)]
         if not ends:
             raise UnsupportedError("the graph yields nothing")
-        behind = _behind(nodes, [n.name for n in ends])
+        behind = find_dependencies(nodes, [n.name for n in ends])
         inputs = []
         fed_too: set[str] = set()
         axes = iter(range(1 << 30))
@@ -168,7 +177,7 @@ class _Model:
         pictures = {n.inputs[0].node for n in nodes.values() if n.op in DECODERS and n.inputs}
         within = {*behind}
         for node in (nodes[name] for name in nodes if name in within):
-            found = given(nodes, node)
+            found = list_given(nodes, node)
             if node.op == "Const" and node.name in pictures:
                 found = [("string", ())]  # an example; everyone feeds another
                 fed_too.add(node.name)
@@ -182,7 +191,7 @@ class _Model:
                 )
                 name = f"{node.name}:{number}" if number else node.name
                 inputs.append((TensorSpec(name, dtype, sizes), Port(node.name, "", number)))
-        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED} | fed_too)
+        fed = find_dependents(nodes, {n.name for n in nodes.values() if n.op in FED} | fed_too)
         used = {spec.name for spec, _ in inputs}
         outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in ends]
         spare = {name for name, port in outputs if port.node not in fed}
@@ -366,7 +375,7 @@ class _Model:
         known: dict[str, bool] = {}
         while waiting:
             path, body, ends = waiting.pop()
-            for name in _behind(body.nodes, ends, given if not path else set()):
+            for name in find_dependencies(body.nodes, ends, given if not path else set()):
                 node = body.nodes[name]
                 if node.op not in known:
                     known[node.op] = (
@@ -389,103 +398,10 @@ class _Model:
                         waiting.append((function, inner, [p.node for p in inner.results]))
 
 
-DECODERS = frozenset((
-    "DecodeJpeg", "DecodePng", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeWav",
-))  # fmt: skip
 FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert", "LookupTableRemove")
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "RefMerge", "Placeholder"))
-DEQUEUED = ("QueueDequeue", "QueueDequeueMany", "QueueDequeueUpTo")
-FED = frozenset((
-    "Placeholder", "PlaceholderWithDefault", "IteratorGetNext", "IteratorGetNextSync",
-    *DEQUEUED, *(f"{op}V2" for op in DEQUEUED),
-))  # fmt: skip
-# What nothing reads and yet is no output.
-NO_OUTPUTS = frozenset((
-    "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2",
-    "Save", "SaveSlices",
-    "MergeV2Checkpoints", "MergeSummary", "ScalarSummary", "HistogramSummary", "ImageSummary",
-    "TensorSummary", "TensorSummaryV2", "AudioSummaryV2", "Print", "PrintV2", "Assign",
-    "AssignVariableOp", "AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp",
-    "ControlTrigger", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFileV2",
-    "VarIsInitializedOp", "ScatterUpdate", "WriteFile", "QueueCloseV2", "QueueEnqueueV2",
-    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp",
-    "ShardedFilename",
-))  # fmt: skip
-# What yields lists, which are no tensors.
-LISTS = (
-    "TensorListReserve", "EmptyTensorList", "TensorListFromTensor", "TensorListSetItem",
-    "TensorListPushBack", "TensorListScatter", "TensorListSplit", "TensorListResize",
-    "TensorListConcatLists", "TensorArrayV", "TensorArrayClose",
-)  # fmt: skip
-TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceSparseApply")
-
-
-def _is_output(node: Node) -> bool:
-    if node.op in NO_OUTPUTS or node.op.startswith(TRAINING):
-        return False
-    if node.op == "Identity" and node.name.endswith("/read"):  # of a variable, for whom it concerns
-        return False
-    if node.op.startswith(LISTS) or node.attribute("T") in ("variant", "resource"):
-        return False
-    return not node.name.startswith(("gradients/", "save/", "report_uninitialized_variables"))
-
-
-def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
-    """Return whether a node is what a branch waits for, and so has no value in the other branch."""
-    before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
-    return before is not None and before.op in ("Switch", "RefSwitch")
-
-
-def given(
-    nodes: dict[str, Node], node: Node
-) -> list[tuple[str, tuple[int | str | None, ...] | None]]:
-    """Return the dtypes and shapes of what a node is given from outside: by a user, or a pipeline.
-
-    What reads records or images cannot be in a graph; what it hands on is an input.
-    """
-    if node.op == "Placeholder":
-        return [(node.attribute("dtype"), node.attribute("shape"))]
-    if node.op.startswith("IteratorGetNext"):
-        kinds, shapes = node.attribute("output_types", []), node.attribute("output_shapes", [])
-        return [*zip(kinds, [*shapes, *[None] * (len(kinds) - len(shapes))], strict=False)]
-    if node.op.removesuffix("V2") not in DEQUEUED or not node.inputs:
-        return []
-    queue = nodes.get(node.inputs[0].node)
-    kinds = node.attribute("component_types", [])
-    shapes = [] if queue is None else queue.attribute("shapes", [])
-    several = node.op.removesuffix("V2") != "QueueDequeue"
-    whole = [(None, *s) if several and s is not None else s for s in shapes]
-    return [*zip(kinds, [*whole, *[None] * (len(kinds) - len(whole))], strict=False)]
-
-
-def _depend(nodes: dict[str, Node], roots: set[str]) -> set[str]:
-    """Return what depends on any of these nodes."""
-    found = set(roots)
-    grown = True
-    while grown:
-        grown = False
-        for node in nodes.values():
-            if node.name not in found and any(p.node in found for p in node.inputs):
-                found.add(node.name)
-                grown = True
-    return found
-
-
-def _behind(
-    nodes: dict[str, Node], wanted: Sequence[str], given: set[str] | None = None
-) -> list[str]:
-    """Return what some nodes depend on, themselves included."""
-    found: dict[str, None] = {}
-    stack = list(wanted)
-    while stack:
-        name = stack.pop()
-        if name in found or name not in nodes or (given and name in given):
-            continue
-        found[name] = None
-        stack.extend(port.node for port in nodes[name].inputs)
-    return list(found)
 
 
 def _port(info: Message, key: str) -> Port:

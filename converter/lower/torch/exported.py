@@ -8,7 +8,6 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,28 @@ from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
 from converter.lower.torch.mutable_tensors import Reference
+from converter.lower.torch.program_document import (
+    Object,
+    all_names,
+    list_or_empty,
+    name_with_module,
+    output_name,
+    overload_of,
+    parse_number,
+    read_program,
+    require_object,
+    short_name,
+    value_names,
+)
 from converter.lower.torch.program_values import Number, ProgramValue, Scalar, Size
 from converter.lower.torch.table import plain_name
 from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
-from formats.containers import jsontext
 from formats.core.bundle import Bundle, TensorSpec
-from formats.core.storage import Span
 from formats.errors import CorruptError, UnsupportedError
-from formats.limits import DEFAULT
-from formats.torch.export import PROGRAM, SCALAR_TYPES, entry_name, input_specs
+from formats.torch.export import SCALAR_TYPES, entry_name, input_specs
 
 MOST_NAMED = 20  # places of one gap that a message names
-SPECIAL = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
 # What an argument may be that has no part in what is computed.
 PLACES = ("as_device", "as_memory_format", "as_layout")
 SYMBOLS = ("as_sym_int", "as_sym_float", "as_sym_bool")
@@ -40,8 +48,6 @@ WEIGHTS = {
     "parameter": "parameter_name", "buffer": "buffer_name",
     "tensor_constant": "tensor_constant_name",
 }  # fmt: skip
-
-Object = dict[str, Any]
 
 
 def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
@@ -56,42 +62,11 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
         UnsupportedError: It needs what we do not do; all of it is named.
         CorruptError: It is damaged.
     """
-    program = _program(bundle)
+    program = read_program(bundle)
     graph = Graph("forward", opset)
-    module = _object(program.get("graph_module"), "a program without a graph")
+    module = require_object(program.get("graph_module"), "a program without a graph")
     with np.errstate(all="ignore"):  # numbers beyond what a dtype holds, as torch has them
         return _Lowering(bundle, graph, module, inputs).lowered()
-
-
-def _program(bundle: Bundle) -> Object:
-    content = bundle.topology.content if bundle.topology is not None else None
-    spans = content if isinstance(content, Mapping) else {}
-    named = {
-        name: span
-        for name, span in spans.items()
-        if isinstance(span, Span)
-        and (name == PROGRAM or (name.startswith("models/") and name.endswith(".json")))
-    }
-    if not named:
-        raise UnsupportedError("the archive has no program, only weights")
-    if len(named) > 1:
-        raise UnsupportedError(f"an archive of {len(named)} programs: {', '.join(named)}")
-    ((name, span),) = named.items()
-    limit = DEFAULT.max_inflated_bytes
-    data = b"".join(
-        span.read(i, min(1 << 20, span.length - i)) for i in range(0, span.length, 1 << 20)
-    )
-    return _object(jsontext.parse(data, where=name, limit=limit), "a program that is no object")
-
-
-def _object(value: Any, message: str) -> Object:
-    if not isinstance(value, dict):
-        raise CorruptError(message)
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 class _Lowering:
@@ -103,9 +78,9 @@ class _Lowering:
         self.bundle = bundle
         self.op = Context(graph, bundle.weights)
         self.op.is_exported = True
-        self.signature = _object(module.get("signature"), "a program without a signature")
-        self.graph = _object(module.get("graph"), "a program without a graph")
-        self.metas = _object(self.graph.get("tensor_values"), "a program without its values")
+        self.signature = require_object(module.get("signature"), "a program without a signature")
+        self.graph = require_object(module.get("graph"), "a program without a graph")
+        self.metas = require_object(self.graph.get("tensor_values"), "a program without its values")
         self.module = module
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes
         self.wanted = {spec.name: spec for spec in inputs}
@@ -153,7 +128,7 @@ class _Lowering:
             elif kind == "user_input":
                 given.append((kind, entry.get("arg")))
             elif kind == "token":
-                token = _object(entry.get("arg"), "a token without a name")
+                token = require_object(entry.get("arg"), "a token without a name")
                 self.values[str(token.get("name"))] = None
             elif kind != "constant_input":
                 name = entry_name(entry.get("arg")) or kind
@@ -163,7 +138,7 @@ class _Lowering:
             given = self._old_inputs()
         self._rename(arg for _, arg in given)
         for _, arg in given:
-            self._input(_object(arg, "an input that is no object"))
+            self._input(require_object(arg, "an input that is no object"))
         self._find_symbols()
 
     def _old_inputs(self) -> list[tuple[str, Any]]:
@@ -173,7 +148,7 @@ class _Lowering:
         for key in ("inputs_to_parameters", "inputs_to_buffers"):
             found = self.signature.get(key)
             weights.update(found if isinstance(found, dict) else {})
-        for arg in _list(self.graph.get("inputs")):
+        for arg in list_or_empty(self.graph.get("inputs")):
             name = entry_name(arg)
             if name in weights:
                 self.values[name] = self._weight(name, str(weights[name]))
@@ -233,7 +208,7 @@ class _Lowering:
         if kind != "as_sym_int":
             self.values[name] = Number(value)
             return
-        meta = _object(self.graph.get("sym_int_values"), "no integers").get(name)
+        meta = require_object(self.graph.get("sym_int_values"), "no integers").get(name)
         size = self._dim(meta)
         symbol = size if isinstance(size, str) and size.isidentifier() else name
         self.values[name] = self.op.define(symbol, lambda: self.op.unsqueeze(value, [0]))
@@ -271,11 +246,11 @@ class _Lowering:
 
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""
-        nodes = _list(self.graph.get("nodes"))
-        self.read = {name for node in nodes for name in _names(node.get("inputs"))}
-        self.read.update(name for arg in outputs for name in _names(arg))
+        nodes = list_or_empty(self.graph.get("nodes"))
+        self.read = {name for node in nodes for name in value_names(node.get("inputs"))}
+        self.read.update(name for arg in outputs for name in value_names(arg))
         for node in nodes:
-            self._node(_object(node, "a node that is no object"))
+            self._node(require_object(node, "a node that is no object"))
 
     def inner(self, graph: Any, given: Sequence[ProgramValue]) -> list[ProgramValue]:
         """Return what an inner graph yields of these values.
@@ -284,17 +259,17 @@ class _Lowering:
             Unsupported: It holds what is not supported; that is noted where it is.
         """
         before = self.graph, self.metas, self.values, self.read, self.unknown, self.absent
-        self.graph = _object(graph, "an inner graph that is no object")
-        names = [_output_name(arg) for arg in _list(self.graph.get("inputs"))]
-        outputs = _list(self.graph.get("outputs"))
+        self.graph = require_object(graph, "an inner graph that is no object")
+        names = [output_name(arg) for arg in list_or_empty(self.graph.get("inputs"))]
+        outputs = list_or_empty(self.graph.get("outputs"))
         if len(names) != len(given):
             raise CorruptError(f"a graph of {len(names)} inputs is given {len(given)}")
-        self.metas = _object(self.graph.get("tensor_values"), "a graph without its values")
+        self.metas = require_object(self.graph.get("tensor_values"), "a graph without its values")
         self.values = dict(zip(names, given, strict=True))
         self.unknown, self.absent = set(), set()
         try:
             self._walk(outputs)
-            if any(name in self.unknown for arg in outputs for name in _names(arg)):
+            if any(name in self.unknown for arg in outputs for name in value_names(arg)):
                 raise Unsupported("holds what is not supported")
             return [self.argument(arg) for arg in outputs]
         finally:
@@ -304,21 +279,24 @@ class _Lowering:
 
     def _node(self, node: Object) -> None:
         target = str(node.get("target", ""))
-        outputs = _list(node.get("outputs"))
-        where = next((n for n in map(_output_name, outputs) if n), target)
+        outputs = list_or_empty(node.get("outputs"))
+        where = next((n for n in map(output_name, outputs) if n), target)
         try:
-            args = [_object(a, "an argument that is no object") for a in _list(node.get("inputs"))]
-            if any(name in self.unknown for a in args for name in _names(a.get("arg"))):
-                self.unknown.update(_all_names(outputs))
+            args = [
+                require_object(a, "an argument that is no object")
+                for a in list_or_empty(node.get("inputs"))
+            ]
+            if any(name in self.unknown for a in args for name in value_names(a.get("arg"))):
+                self.unknown.update(all_names(outputs))
                 return
             if target == higher_order.EFFECTS:
                 self._effect(args, outputs)
                 return
             self._bind(outputs, self._made(target, args))
-            self._trace(_called(short(target), node.get("metadata")), outputs)
+            self._trace(name_with_module(short_name(target), node.get("metadata")), outputs)
         except Unsupported as gap:
-            self.findings.append(Finding(f"torch {short(target)}", where, str(gap)))
-            self.unknown.update(_all_names(outputs))
+            self.findings.append(Finding(f"torch {short_name(target)}", where, str(gap)))
+            self.unknown.update(all_names(outputs))
 
     def _effect(self, args: Sequence[Object], outputs: Sequence[Any]) -> None:
         """Take an op that is kept for what it does beside: a token says which comes next.
@@ -326,14 +304,14 @@ class _Lowering:
         Raises:
             Unsupported: It does more than check something.
         """
-        called = _object(args[1].get("arg"), "an effect of no op").get("as_operator")
+        called = require_object(args[1].get("arg"), "an effect of no op").get("as_operator")
         if not isinstance(called, str) or plain_name(called) not in calls.DROPPED:
-            raise Unsupported(f"of {short(str(called))}")
-        self.values.update(dict.fromkeys(_all_names(outputs)))
+            raise Unsupported(f"of {short_name(str(called))}")
+        self.values.update(dict.fromkeys(all_names(outputs)))
 
     def _trace(self, called: str, outputs: Sequence[Any]) -> None:
         """Note which values a node's outputs are: in torch's own graph they have these names."""
-        for name in _all_names(outputs):
+        for name in all_names(outputs):
             operand = self.values.get(name)
             if isinstance(operand, Reference):
                 value = operand.read()
@@ -344,7 +322,7 @@ class _Lowering:
 
     def _made(self, target: str, args: Sequence[Object]) -> ProgramValue:
         if target.startswith(higher_order.PREFIX):
-            given = [_object(a.get("arg"), "an argument that says nothing") for a in args]
+            given = [require_object(a.get("arg"), "an argument that says nothing") for a in args]
             return higher_order.lowered(self, target, given)
         values = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
         if not target.startswith("torch.ops."):
@@ -354,13 +332,13 @@ class _Lowering:
             target = "aten.as_strided.in_order"
         positional = [t for name, t in values if not name]
         named = {name: t for name, t in values if name}
-        return calls.call(self.op, target, positional, named, overload=_overload(target))
+        return calls.call(self.op, target, positional, named, overload=overload_of(target))
 
     def _check_order(self, args: Sequence[Object]) -> None:
         """Raise Unsupported unless torch records that a tensor's elements lie in order."""
-        meta = self.metas.get(next(_names(args[0].get("arg")), "")) if args else None
+        meta = self.metas.get(next(value_names(args[0].get("arg")), "")) if args else None
         shape = self._shape(meta) if isinstance(meta, dict) else ()
-        strides = [self._dim(n) for n in _list(meta.get("strides"))] if meta else []
+        strides = [self._dim(n) for n in list_or_empty(meta.get("strides"))] if meta else []
         apart: Dim = 1
         for n, step in zip(reversed(shape), reversed(strides), strict=True):
             if n != 1 and step != apart:
@@ -381,11 +359,11 @@ class _Lowering:
         if kind in ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings"):
             return content
         if kind == "as_float":
-            return _real(content)
+            return parse_number(content)
         if kind == "as_complex":
-            return complex(_real(content.get("real")), _real(content.get("imag")))
+            return complex(parse_number(content.get("real")), parse_number(content.get("imag")))
         if kind == "as_floats":
-            return [_real(n) for n in _list(content)]
+            return [parse_number(n) for n in list_or_empty(content)]
         if kind == "as_scalar_type":
             if content not in SCALAR_TYPES:
                 raise Unsupported(f"dtype {content}")
@@ -393,11 +371,13 @@ class _Lowering:
         if kind in ("as_tensor", "as_optional_tensor"):
             return self._named(content) if "name" in content else self.argument(content)
         if kind in ("as_tensors", "as_optional_tensors"):
-            return [self._named(t) if "name" in t else self.argument(t) for t in _list(content)]
+            return [
+                self._named(t) if "name" in t else self.argument(t) for t in list_or_empty(content)
+            ]
         if kind in SYMBOLS:
             return self._symbol(content)
         if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
-            return [self._symbol(c) for c in _list(content)]
+            return [self._symbol(c) for c in list_or_empty(content)]
         raise Unsupported(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
 
     def _named(self, content: Any) -> ProgramValue:
@@ -409,10 +389,10 @@ class _Lowering:
         return self.values[name]
 
     def _symbol(self, content: Any) -> ProgramValue:
-        ((kind, value),) = _object(content, "a number that says nothing").items()
+        ((kind, value),) = require_object(content, "a number that says nothing").items()
         if kind == "as_name":
             return self._named({"name": value})
-        return _real(value) if kind == "as_float" else value
+        return parse_number(value) if kind == "as_float" else value
 
     def _bind(self, outputs: Sequence[Any], made: ProgramValue) -> None:
         """Give what a node yields its names."""
@@ -425,16 +405,16 @@ class _Lowering:
         if not isinstance(made, list):
             raise Unsupported(f"{len(outputs)} outputs")
         for output, value in zip(outputs, made, strict=False):
-            self._name(_object(output, "an output that is no object"), value)
+            self._name(require_object(output, "an output that is no object"), value)
         # What only training reads is not made.
-        self.absent.update(_all_names(outputs[len(made) :]))
+        self.absent.update(all_names(outputs[len(made) :]))
 
     def _name(self, output: Object, value: ProgramValue) -> None:
         ((kind, content),) = output.items()
         if kind == "as_tensors":
-            if not isinstance(value, list) or len(value) != len(_list(content)):
+            if not isinstance(value, list) or len(value) != len(list_or_empty(content)):
                 raise Unsupported("another number of outputs")
-            for one, part in zip(_list(content), value, strict=True):
+            for one, part in zip(list_or_empty(content), value, strict=True):
                 self._name({"as_tensor": one}, part)
         elif kind == "as_tensor":
             if content["name"] not in self.read:
@@ -487,7 +467,7 @@ class _Lowering:
         return ours
 
     def _shape(self, meta: Mapping[str, Any]) -> Shape:
-        return tuple(self._dim(size) for size in _list(meta.get("sizes")))
+        return tuple(self._dim(size) for size in list_or_empty(meta.get("sizes")))
 
     def _dim(self, size: Any) -> Dim:
         """Return a size as it is recorded."""
@@ -505,15 +485,15 @@ class _Lowering:
 
     def _outputs(self) -> list[tuple[str, Any]]:
         """Return what the user is given: names, and arguments that say what of the program."""
-        specs = _list(self.signature.get("output_specs"))
+        specs = list_or_empty(self.signature.get("output_specs"))
         if not specs:
-            return [(_output_name(arg), arg) for arg in _list(self.graph.get("outputs"))]
+            return [(output_name(arg), arg) for arg in list_or_empty(self.graph.get("outputs"))]
         found = []
         for spec in specs:
-            ((kind, entry),) = _object(spec, "an output that says nothing").items()
-            entry = _object(entry, "an output that says nothing")
+            ((kind, entry),) = require_object(spec, "an output that says nothing").items()
+            entry = require_object(entry, "an output that says nothing")
             if kind == "user_output":
-                found.append((_output_name(entry.get("arg")), entry.get("arg")))
+                found.append((output_name(entry.get("arg")), entry.get("arg")))
             elif kind == "buffer_mutation":
                 self.op.graph.unkept.append(str(entry.get("buffer_name")))
             elif kind in ("parameter_mutation", "user_input_mutation"):
@@ -555,59 +535,3 @@ def _dtype_of(number: Scalar) -> str:
     if isinstance(number, bool):
         return "bool"
     return "float64" if isinstance(number, float) else "int64"
-
-
-def _real(value: Any) -> float:
-    if isinstance(value, str):
-        if value not in SPECIAL:
-            raise CorruptError(f"a number {value!r:.40}")
-        return SPECIAL[value]
-    if not isinstance(value, int | float):
-        raise CorruptError(f"a number {value!r:.40}")
-    return float(value)
-
-
-def _overload(target: str) -> str:
-    parts = target.removeprefix("torch.ops.").split(".")
-    return parts[2] if len(parts) > 2 else "default"
-
-
-def short(target: str) -> str:
-    """Return a target's name as messages have it."""
-    return target.removeprefix("torch.ops.").removesuffix(".default")
-
-
-def _output_name(output: Any) -> str:
-    """Return the name of what a node yields; empty where it has none."""
-    if not isinstance(output, dict) or len(output) != 1:
-        return ""
-    ((_, content),) = output.items()
-    if isinstance(content, list):
-        return _output_name({"as_tensor": content[0]}) if content else ""
-    name = (content.get("name") or content.get("as_name")) if isinstance(content, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _called(op: str, metadata: Any) -> str:
-    """Return an op, and the module it is of: the stack is ``key,path,class`` from the outermost."""
-    stack = metadata.get("nn_module_stack") if isinstance(metadata, dict) else None
-    innermost = stack.rpartition(";")[2].split(",") if isinstance(stack, str) else []
-    path = innermost[1] if len(innermost) == 3 and innermost[0].startswith("L__self__") else ""
-    return f"{op} in {path}" if path else op
-
-
-def _all_names(outputs: Sequence[Any]) -> set[str]:
-    return {name for output in outputs for name in _names(output)}
-
-
-def _names(content: Any) -> Iterator[str]:
-    """Yield names of values inside an argument."""
-    if isinstance(content, dict):
-        for key, value in content.items():
-            if key in ("name", "as_name") and isinstance(value, str):
-                yield value
-            elif key != "as_graph":
-                yield from _names(value)
-    elif isinstance(content, list):
-        for one in content:
-            yield from _names(one)

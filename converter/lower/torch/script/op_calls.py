@@ -17,9 +17,10 @@ from converter.lower.torch.promotion import kind
 from converter.lower.torch.schemas import Argument, Schema, schemas
 from converter.lower.torch.script.fixed_sizes import check
 from converter.lower.torch.script.inputs import Probe, probed
+from converter.lower.torch.script.known_operations import compute_known_integers, fold_constants
 from converter.lower.torch.script.lists import LISTS
 from converter.lower.torch.script.numbers import KNOWN, compute
-from converter.lower.torch.script.ops import SPECIAL, as_constant, as_number, number_of
+from converter.lower.torch.script.ops import SPECIAL, number_of
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import (
     UNKNOWN,
@@ -163,10 +164,10 @@ def tensor_op(
     """
     if name in ("div", "div_") and interpreter.version < TRUE_DIVISION and _of_integers(args):
         kwargs = {**kwargs, "rounding_mode": "trunc"}
-    known = as_number(interpreter, name, args, kwargs)
+    known = compute_known_integers(interpreter, name, args, kwargs)
     if known is not None:
         return SPECIAL["prim.NumToTensor"](interpreter, known)
-    folded = as_constant(interpreter, name, args, kwargs)
+    folded = fold_constants(interpreter, name, args, kwargs)
     if folded is not None:
         return folded
     if name == "full" and interpreter.version < TYPED_FULL and kwargs.get("dtype") is None:
