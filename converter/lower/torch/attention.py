@@ -6,7 +6,7 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_do
 import math
 
 from converter.lower import dims
-from converter.lower.torch.activations import safe_softmax
+from converter.lower.ops.activation import safe_softmax
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import integer
 from converter.lower.torch.shaping import repeat_interleave, swapped

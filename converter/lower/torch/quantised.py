@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from converter.lower.ops import activation
 from converter.lower.table import Variant
-from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
@@ -199,7 +199,7 @@ def quantised_linear(
     packed = _packed(weights)
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
     if rectified:
-        made = activations.relu(op, made)
+        made = activation.relu(op, made)
     return quantised(op, made, scale, zero_point, "quint8")
 
 
@@ -233,7 +233,7 @@ def convolution(
     """A quantized convolution; with `relu`, what is above zero of it."""
     made = _convolved(op, qx, _packed(packed_weight), rank)
     if rectified:
-        made = activations.relu(op, made)
+        made = activation.relu(op, made)
     return quantised(op, made, output_scale, output_zero_point, "quint8")
 
 
@@ -298,7 +298,7 @@ def combine(
     """Two quantized tensors, element by element; with `relu`, what is above zero."""
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
     if rectified:
-        made = activations.relu(op, made)
+        made = activation.relu(op, made)
     return quantised(op, made, scale, zero_point, qa.dtype)
 
 
@@ -344,10 +344,10 @@ def _cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
 
 
 @aten(
-    Variant("quantized.hardswish", function=lambda op, x: activations.hardswish(op, x)),
-    Variant("quantized.sigmoid", function=lambda op, x: op.unary("Sigmoid", x)),
+    Variant("quantized.hardswish", function=activation.hard_silu),
+    Variant("quantized.sigmoid", function=activation.sigmoid),
 )
-def activation(
+def apply_activation(
     op: Context, qx: Value, output_scale: float, output_zero_point: int, *,
     function: Callable[[Context, Value], Value],
 ) -> Value:  # fmt: skip
@@ -362,7 +362,7 @@ def leaky_relu(
 ) -> Value:  # fmt: skip
     """X of a quantized tensor, and a share of it below zero."""
     del inplace
-    made = op.unary("LeakyRelu", numbers(qx), alpha=float(negative_slope))
+    made = activation.leaky_relu(op, numbers(qx), negative_slope)
     return quantised(op, made, output_scale, output_zero_point, qx.dtype)
 
 
@@ -399,7 +399,7 @@ def normalization(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
     if rectified:
-        made = activations.relu(op, made)
+        made = activation.relu(op, made)
     return quantised(op, made, output_scale, output_zero_point, qx.dtype)
 
 
@@ -450,7 +450,7 @@ def dynamic_linear_of_packed(
 ) -> Value:  # fmt: skip
     """A product with quantized weights; with `relu`, what is above zero of it."""
     made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
-    return activations.relu(op, made) if rectified else made
+    return activation.relu(op, made) if rectified else made
 
 
 @aten("quantized.linear_dynamic_fp16")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
+from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.attention import dot_product
 from converter.lower.keras.convolution import depthwise
 from converter.lower.keras.operations.operands import Axes, all_axes, floating, known_size, tensor
@@ -17,6 +17,7 @@ from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
 from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
+from converter.lower.ops import activation as activations
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.ops.norm import along, standardized
 from converter.lower.ops.pool import pool
@@ -40,9 +41,7 @@ ACTIVATIONS = {
 @operation(
     OPERATIONS,
     *(
-        Variant(
-            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
-        )
+        Variant(name, FUNCTIONS[function].__doc__ or f"{function}(x).", function=function)
         for (name, function) in ACTIVATIONS.items()
     ),
 )
@@ -50,7 +49,7 @@ def activation(op: Builder, x: Any, *, function: str) -> Value:
     """An activation; integers become floating point numbers first."""
     value = tensor(op, x)
     integers = not value.is_float and function not in ("relu", "relu6")
-    return activations.FUNCTIONS[function](op, floating(op, x) if integers else value)
+    return FUNCTIONS[function](op, floating(op, x) if integers else value)
 
 
 @operation(OPERATIONS, "ReLU")
@@ -113,7 +112,7 @@ def squareplus(op: Builder, x: Any, *, b: float = 4.0) -> Value:
 @operation(OPERATIONS, "Threshold")
 def threshold_(op: Builder, x: Any, *, threshold: float, default_value: float) -> Value:
     """X beyond the threshold, else the default."""
-    return activations.threshold_function(op, floating(op, x), threshold, default_value)
+    return activations.threshold(op, floating(op, x), threshold, default_value)
 
 
 @operation(OPERATIONS, "Softmax")
@@ -125,14 +124,10 @@ def softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
 
 @operation(OPERATIONS, "LogSoftmax")
 def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
-    """X - log(sum(exp(x))) over an axis, or several, or all."""
+    """`x - log(sum(exp(x)))` over an axis, or several, or all."""
     value = floating(op, x)
-    if isinstance(axis, int):
-        return op.softmax(value, axis, "LogSoftmax")
-    axes = all_axes(value, axis)
-    away = op.sub(value, op.reduce("ReduceMax", value, axes, keepdims=True))
-    whole = op.reduce("ReduceSum", op.unary("Exp", away), axes, keepdims=True)
-    return op.sub(away, op.unary("Log", whole))
+    axes = axis if isinstance(axis, int) else all_axes(value, axis)
+    return activations.log_softmax(op, value, axes)
 
 
 @operation(OPERATIONS, "Sparsemax")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
+from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.convolution import convolve_transposed, depthwise
 from converter.lower.keras.operations import nn
 from converter.lower.keras.operations import pictures as pic
@@ -13,6 +13,7 @@ from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
+from converter.lower.ops import activation as activations
 from converter.lower.ops.conv import as_given, channels_first, convolve
 from converter.lower.ops.norm import along
 from converter.lower.ops.pad import flipped
@@ -35,15 +36,13 @@ ACTIVATIONS = {
 @operation(
     TF_FUNCTIONS,
     *(
-        Variant(
-            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
-        )
+        Variant(name, FUNCTIONS[function].__doc__ or f"{function}(x).", function=function)
         for (name, function) in ACTIVATIONS.items()
     ),
 )
 def activation(op: Builder, features: Any, *, function: str) -> Value:
     """An activation of each element."""
-    return activations.FUNCTIONS[function](op, tensor(op, features))
+    return FUNCTIONS[function](op, tensor(op, features))
 
 
 @operation(TF_FUNCTIONS, "leaky_relu")
