@@ -1,20 +1,18 @@
 """Cells: one step of a recurrence, from a layer's weights.
 
-Keras keeps the gates of a cell one after another in the last axis of its weights: LSTM's i, f, c,
-o and GRU's z, r, h. ONNX wants LSTM's as i, o, f, c.
+Keras keeps the gates of a cell one after another in the last axis of its weights: i, f, c, o of an
+LSTM, and z, r, h of a GRU.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/rnn
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from converter.lower.builder import END, Builder, numpy_type
+from converter.lower.builder import END, Builder
 from converter.lower.graph import Attribute
 from converter.lower.keras.activations import activate
 from converter.lower.keras.table import (
@@ -23,6 +21,13 @@ from converter.lower.keras.table import (
     Unsupported,
     is_authors,
     keras_layer,
+)
+from converter.lower.ops.recurrent import (
+    Weights,
+    gru_step,
+    lstm_step,
+    reorder_gates,
+    static,
 )
 from converter.lower.values import Value
 
@@ -37,19 +42,13 @@ class Native:
 
     Attributes:
         op_type: Which of them.
-        kernel: [gates * units, features].
-        recurrent: [gates * units, units].
-        bias: [2 * gates * units]: added to the input's product, then to the state's.
-        units: Size of each state.
+        weights: Of one direction.
         activations: Name, alpha and beta of each.
-        attributes: What else the operator is given.
+        attributes: Further ones of the operator.
     """
 
     op_type: str
-    kernel: Value
-    recurrent: Value
-    bias: Value | None
-    units: int
+    weights: Weights
     activations: "tuple[Gate, ...]"
     attributes: Mapping[str, Attribute]
 
@@ -208,17 +207,9 @@ def _from_cudnn(op: Builder, gates: Gates, units: int, count: int) -> Gates:
     return Gates(kernel, recurrent, op.reshape(gates.bias, (2, count * units)))
 
 
-def _by_gate(op: Builder, matrix: Value, units: int, order: Sequence[int]) -> Value:
-    """Return [n, gates * units] as [n, gates, units] with the gates in another order."""
-    cut = op.reshape(matrix, (matrix.shape[0], len(order), units))
-    if list(order) == sorted(order):
-        return cut
-    return op.gather(cut, op.constant(list(order), "int64"), 1)
-
-
 def _native(
-    op: Builder, op_type: str, gates: Gates, units: int, order: Sequence[int],
-    activations: Sequence[Any], **attributes: Attribute,
+    op: Builder, op_type: str, gates: Gates, order: str, activations: Sequence[Any],
+    **attributes: Attribute,
 ) -> Native | None:  # fmt: skip
     """Return a cell as ONNX's own operator takes it, or None where it cannot do it."""
     if op.supplies is not None and any(map(op.supplies.has_activation, activations)):
@@ -227,18 +218,19 @@ def _native(
     found = tuple(gate for gate in known if gate is not None)
     if len(found) < len(known):
         return None
-    whole = len(order) * units
-    matrices = [
-        op.reshape(op.transpose(_by_gate(op, m, units, order), (1, 2, 0)), (whole, m.shape[0]))
-        for m in (gates.kernel, gates.recurrent)
-    ]
+    kernel, recurrent = (
+        reorder_gates(op, op.transpose(matrix, (1, 0)), 0, op_type, order)
+        for matrix in (gates.kernel, gates.recurrent)
+    )
     bias = gates.bias
     if bias is not None:
-        if bias.rank == 1:
-            none = op.constant(np.zeros((1, whole), numpy_type(bias.dtype)))
-            bias = op.concat([op.reshape(bias, (1, whole)), none], 0)
-        bias = op.reshape(_by_gate(op, bias, units, order), (2 * whole,))
-    return Native(op_type, matrices[0], matrices[1], bias, units, found, attributes)
+        width = bias.shape[-1]
+        bias = reorder_gates(op, bias, -1, op_type, order)
+        if bias.rank == 1:  # of the input's product alone
+            bias = op.pad(bias, [0], [static(width)])
+        else:
+            bias = op.reshape(bias, (2 * static(width),))
+    return Native(op_type, Weights(kernel, recurrent, bias), found, attributes)
 
 
 # -- activations ---------------------------------------------------------------------------------
@@ -306,17 +298,14 @@ def lstm_cell(
     if bias is not None and bias.rank == 2:
         # One for the input's product and one for the state's: only their sum matters.
         bias = op.add(*_rows(op, bias))
+    sigma, tau = (partial(activate, spec=s) for s in (recurrent_activation, activation))
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         h, c = states
-        parts = op.split(op.add(x, op.matmul(h, found.recurrent)), -1, [units] * 4)
-        i, f, o = (activate(op, parts[n], recurrent_activation) for n in (0, 1, 3))
-        c = op.add(op.mul(f, c), op.mul(i, activate(op, parts[2], activation)))
-        return [op.mul(o, activate(op, c, activation)), c]
+        gates = op.split(op.add(x, op.matmul(h, found.recurrent)), -1, [units] * 4)
+        return list(lstm_step(op, gates, c, sigma, tau))
 
-    native = _native(
-        op, "LSTM", found, units, (0, 3, 1, 2), [recurrent_activation, activation, activation]
-    )
+    native = _native(op, "LSTM", found, "ifco", [recurrent_activation, activation, activation])
     project = _projection(op, found.kernel, bias)
     return Cell(project, step, _zeros(op, units, 2), 2, native=native)
 
@@ -340,6 +329,7 @@ def gru_cell(
     cut = 2 * units
     first = _projection(op, op.slice(found.recurrent, [1], [0], [cut]), None)
     last = _projection(op, op.slice(found.recurrent, [1], [cut], [END]), None)
+    sigma, tau = (partial(activate, spec=s) for s in (recurrent_activation, activation))
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         (h,) = states
@@ -349,14 +339,15 @@ def gru_cell(
             if reset_after
             else op.split(first(h), -1, [units] * 2)
         )
-        z = activate(op, op.add(z_x, z_h), recurrent_activation)
-        r = activate(op, op.add(r_x, r_h), recurrent_activation)
-        inner = op.mul(r, new_h[0]) if reset_after else last(op.mul(r, h))
-        new = activate(op, op.add(new_x, inner), activation)
-        return [op.add(op.mul(z, h), op.mul(op.sub(1.0, z), new))]
+
+        def recur(r: Value) -> Value:
+            return op.mul(r, new_h[0]) if reset_after else last(op.mul(r, h))
+
+        z, r = op.add(z_x, z_h), op.add(r_x, r_h)
+        return [gru_step(op, z, r, new_x, h, recur, sigma, tau)]
 
     native = _native(
-        op, "GRU", found, units, (0, 1, 2), [recurrent_activation, activation],
+        op, "GRU", found, "zrh", [recurrent_activation, activation],
         linear_before_reset=int(reset_after),
     )  # fmt: skip
     project = _projection(op, found.kernel, bias)
@@ -385,7 +376,7 @@ def simple_rnn_cell(
         (h,) = states
         return [activate(op, op.add(x, op.matmul(h, found.recurrent)), activation)]
 
-    native = _native(op, "RNN", found, units, (0,), [activation])
+    native = _native(op, "RNN", found, "h", [activation])
     project = _projection(op, found.kernel, found.bias)
     return Cell(project, step, _zeros(op, units, 1), 1, native=native)
 

@@ -28,6 +28,7 @@ from converter.lower.keras.cells import (
     simple_rnn_cell,
 )
 from converter.lower.keras.table import Masked, Roles, keras_layer
+from converter.lower.ops.recurrent import run_layer
 from converter.lower.scan import scan
 from converter.lower.values import Value
 
@@ -215,9 +216,14 @@ def _together(passes: Sequence[Pass]) -> bool:
         second is not None
         and not passes[0].backwards
         and passes[1].backwards
-        and (first.op_type, first.units, first.attributes, first.bias is None)
-        == (second.op_type, second.units, second.attributes, second.bias is None)
+        and _likeness(first) == _likeness(second)
     )
+
+
+def _likeness(native: Native) -> tuple[Any, ...]:
+    """Return what two directions of one operator have in common."""
+    weights = native.weights
+    return native.op_type, native.attributes, weights.units, weights.bias is None
 
 
 # -- step by step --------------------------------------------------------------------------------
@@ -280,40 +286,24 @@ def _native(
     Steps that a mask leaves out are moved behind the others, of which there are as many as the
     lengths say; outputs are then taken from where their steps went.
     """
-    first = cells[0]
-    dtype, single = x.dtype, op.cast(x, "float32")
+    first, batch, count = cells[0], x.shape[0], passes[0].cell.count
+    dtype, ways, units = x.dtype, len(passes), cells[0].weights.units
     packing = None if mask is None else _pack(op, op.cast(mask, "bool"))
     if packing is not None:
-        single = op.emit(
-            "GatherND", single, packing.order, dtype="float32", shape=single.shape, batch_dims=1
-        )
-    initial = [[op.cast(s, "float32") for s in p.initial] for p in passes]
-    count = passes[0].cell.count
+        x = op.emit("GatherND", x, packing.order, dtype=dtype, shape=x.shape, batch_dims=1)
+    initial = [[op.cast(s, dtype) for s in p.initial] for p in passes]
+    starts: list[Value] = []
     if any(initial):
         # [directions, batch, units] of each state; zeros for a pass that has none.
-        zero = op.expand(op.constant(0.0), (x.shape[0], first.units), like=x)
+        zero = op.expand(op.constant(0.0, dtype), (batch, units), like=x)
         rows = [states or [zero] * count for states in initial]
         starts = [op.concat([op.unsqueeze(row[n], [0]) for row in rows], 0) for n in range(count)]
-    else:
-        starts = []
-    ways = len(passes)
-    weights = [
-        _stack(op, [c.kernel for c in cells]), _stack(op, [c.recurrent for c in cells]),
-        _stack(op, [c.bias for c in cells]),
-    ]  # fmt: skip
-    direction = "bidirectional" if ways == 2 else "reverse" if passes[0].backwards else "forward"
-    batch, steps, units = x.shape[0], x.shape[1], first.units
-    state = ("float32", (ways, batch, units))
-    y, *after = op.node(
-        first.op_type,
-        [
-            op.kept(single.transposed([1, 0, 2]), (0, 1, 2)), *weights,
-            None if packing is None else packing.lengths, *starts,
-        ],
-        [("float32", (steps, ways, batch, units)), *[state] * count],
+    y, after = run_layer(
+        op, first.op_type, op.transpose(x, [1, 0, 2]), [c.weights for c in cells], starts,
+        lengths=None if packing is None else packing.lengths,
+        is_reversed=ways == 1 and passes[0].backwards,
         attributes={
-            **_activations([gate for c in cells for gate in c.activations]), **first.attributes,
-            "hidden_size": units, "direction": direction,
+            **first.attributes, **_activations([gate for c in cells for gate in c.activations])
         },
     )  # fmt: skip
     runs = []
@@ -325,17 +315,10 @@ def _native(
             outputs = packing.unpacked(op, outputs, backwards=way.backwards)
             some = op.unsqueeze(packing.some, [1])
             last = op.where(some, last, 0.0)
-            kept = initial[n] or [op.constant(0.0)] * count
+            kept = initial[n] or [op.constant(0.0, dtype)] * count
             states = [op.where(some, s, old) for s, old in zip(states, kept, strict=True)]
-        states = [op.cast(s, dtype) for s in states]
-        runs.append(Run(op.cast(outputs, dtype), op.cast(last, dtype), states))
+        runs.append(Run(outputs, last, states))
     return runs
-
-
-def _stack(op: Builder, values: Sequence[Value | None]) -> Value | None:
-    """Return the weights of each direction along a first axis."""
-    found = [op.unsqueeze(op.cast(v, "float32"), [0]) for v in values if v is not None]
-    return op.concat(found, 0) if found else None
 
 
 def _direction(op: Builder, x: Value, axis: int, number: int) -> Value:

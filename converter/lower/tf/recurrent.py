@@ -13,6 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.ops.recurrent import (
+    Weights,
+    merge_directions,
+    reorder_gates,
+    run_layer,
+    static,
+)
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -47,9 +54,7 @@ class Block:
 
 def _step(op: Context, block: Block, x: Value, cs: Value, h: Value) -> list[Value]:
     """Return i, cs, f, o, ci, co, h of one step."""
-    units = cs.shape[1]
-    if not isinstance(units, int):
-        raise Unsupported("a cell whose number of units is not known")
+    units = static(cs.shape[1])
     product = op.add(op.matmul(op.concat([x, h], 1), block.w), block.b)
     gates = op.split(product, 1, [units] * 4)
     i, ci, f, o = (gates[place] for place in block.order)
@@ -143,33 +148,20 @@ def _counting(op: Context, x: Value, most: Value) -> Value | None:
 
 def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
     """Return the outputs of all steps, by ONNX's own LSTM."""
-    units, features = cs.shape[1], x.shape[2]
-    if not isinstance(units, int) or not isinstance(features, int):
-        raise Unsupported("a cell whose number of units is not known")
-    i, c, f, o = block.order
-    order = op.constant([i, o, f, c], "int64")
-    rows = features + units
-    cut = op.reshape(block.w, (rows, 4, units))
-    turned = op.reshape(op.transpose(op.gather(cut, order, 1), (1, 2, 0)), (4 * units, rows))
-    kernel, recurrent = op.split(turned, 1, [features, units])
+    units, features = static(cs.shape[1]), static(x.shape[2])
+    order = "".join("icfo"[block.order.index(n)] for n in range(4))
+    weights = reorder_gates(op, op.transpose(block.w, [1, 0]), 0, "LSTM", order)
+    kernel, recurrent = op.split(weights, 1, [features, units])
     shift = np.zeros((4, units), "float32")
-    shift[f] = block.forget_bias
-    bias = op.reshape(block.b, (4, units))
-    bias = op.reshape(op.gather(op.add(bias, op.constant(shift)), order, 0), (4 * units,))
-    bias = op.concat([bias, op.constant(np.zeros(4 * units, "float32"))], 0)
+    shift[block.order[2]] = block.forget_bias
+    bias = op.add(block.b, op.constant(shift.reshape(-1)))
+    bias = op.pad(reorder_gates(op, bias, 0, "LSTM", order), [0], [4 * units])
     peepholes = None
     if block.peepholes:
         i_part, f_part, o_part = block.peepholes
-        peepholes = op.unsqueeze(op.concat([i_part, o_part, f_part], 0), [0])
-    (y, *_) = op.node(
-        "LSTM",
-        [
-            op.plain(x), op.unsqueeze(kernel, [0]), op.unsqueeze(recurrent, [0]),
-            op.unsqueeze(bias, [0]), None, op.unsqueeze(op.plain(h), [0]),
-            op.unsqueeze(op.plain(cs), [0]), peepholes,
-        ],
-        [("float32", (x.shape[0], 1, x.shape[1], units))], attributes={"hidden_size": units},
-    )  # fmt: skip
+        peepholes = op.concat([i_part, o_part, f_part], 0)
+    states = [op.unsqueeze(state, [0]) for state in (h, cs)]
+    y, _ = run_layer(op, "LSTM", x, [Weights(kernel, recurrent, bias, peepholes)], states)
     return op.squeeze(y, [1])
 
 
@@ -178,9 +170,7 @@ def gru_block_cell(
     op: Context, x: Value, h_prev: Value, w_ru: Value, w_c: Value, b_ru: Value, b_c: Value, /
 ) -> list[Value]:
     """One step of a GRU, the reset gate before the product."""
-    units = h_prev.shape[1]
-    if not isinstance(units, int):
-        raise Unsupported("a cell whose number of units is not known")
+    units = static(h_prev.shape[1])
     gates = op.add(op.matmul(op.concat([x, h_prev], 1), w_ru), b_ru)
     r, u = op.split(op.unary("Sigmoid", gates), 1, [units] * 2)
     inner = op.concat([x, op.mul(h_prev, r)], 1)
@@ -191,10 +181,11 @@ def gru_block_cell(
 
 # -- cuDNN -----------------------------------------------------------------------------------------
 
-# ONNX's operator, the places of its gates among cuDNN's, and its activation.
-MODES: dict[str, tuple[str, tuple[int, ...], str]] = {
-    "lstm": ("LSTM", (0, 3, 1, 2), ""), "gru": ("GRU", (1, 0, 2), ""),
-    "rnn_tanh": ("RNN", (0,), ""), "rnn_relu": ("RNN", (0,), "Relu"),
+# ONNX's operator, the order of cuDNN's gates by its letters, and its attributes.
+MODES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "lstm": ("LSTM", "ifco", {}), "gru": ("GRU", "rzh", {"linear_before_reset": 1}),
+    "rnn_tanh": ("RNN", "h", {"activations": ["Tanh"]}),
+    "rnn_relu": ("RNN", "h", {"activations": ["Relu"]}),
 }  # fmt: skip
 
 
@@ -302,19 +293,17 @@ class _Layers:
         features = self._features
         finals: list[list[Value]] = [[] for _ in self._states]
         for layer in range(self._layers):
-            kernels: list[Value] = []
-            recurrents: list[Value] = []
-            vectors: list[Value] = []
+            weights: list[Weights] = []
             for _ in range(self._ways):
-                for found, width in ((kernels, features), (recurrents, self._units)):
+                found = []
+                for width in (features, self._units):
                     found.append(self._matrix(matrices, width))
                     matrices += self._gates * self._units * width
-                vectors.append(self._bias(biases))
+                weights.append(Weights(found[0], found[1], self._bias(biases)))
                 biases += 2 * self._gates * self._units
-            weights = [op.concat(part, 0) for part in (kernels, recurrents, vectors)]
             x, states = self._layer(x, weights, layer, lengths)
-            for found, state in zip(finals, states, strict=True):
-                found.append(state)
+            for final, state in zip(finals, states, strict=True):
+                final.append(state)
             features = self._ways * self._units
         after = [op.cast(op.concat(part, 0), self._x.dtype) for part in finals]
         if len(after) == 1:
@@ -327,53 +316,32 @@ class _Layers:
         )
 
     def _matrix(self, start: int, width: int) -> Value:
-        """Return gates' matrices, [1, gates * units, width]."""
-        op, order = self._op, MODES[self._mode][1]
-        part = self._part(start, self._gates * self._units * width)
-        cut = op.reshape(part, (self._gates, self._units, width))
-        if len(order) > 1:
-            cut = op.gather(cut, op.constant(list(order), "int64"), 0)
-        return op.reshape(cut, (1, self._gates * self._units, width))
+        """Return gates' matrices, [gates * units, width]."""
+        op_type, order, _ = MODES[self._mode]
+        size = self._gates * self._units
+        part = self._op.reshape(self._part(start, size * width), (size, width))
+        return reorder_gates(self._op, part, 0, op_type, order)
 
     def _bias(self, start: int) -> Value:
-        """Return gates' biases, [1, 2 * gates * units]."""
-        op, order = self._op, MODES[self._mode][1]
-        part = self._part(start, 2 * self._gates * self._units)
-        cut = op.reshape(part, (2, self._gates, self._units))
-        if len(order) > 1:
-            cut = op.gather(cut, op.constant(list(order), "int64"), 1)
-        return op.reshape(cut, (1, 2 * self._gates * self._units))
+        """Return gates' biases, [2 * gates * units]."""
+        op_type, order, _ = MODES[self._mode]
+        size = self._gates * self._units
+        part = self._op.reshape(self._part(start, 2 * size), (2, size))
+        return self._op.reshape(reorder_gates(self._op, part, 1, op_type, order), (2 * size,))
 
     def _layer(
-        self, x: Value, weights: Sequence[Value], layer: int, lengths: Value | None
+        self, x: Value, weights: Sequence[Weights], layer: int, lengths: Value | None
     ) -> tuple[Value, list[Value]]:
-        op, ways, units = self._op, self._ways, self._units
-        steps, batch = x.shape[:2]
-        begin = [
-            op.cast(op.plain(op.slice(s, [0], [layer * ways], [(layer + 1) * ways])), "float32")
-            for s in self._states
-        ]
-        op_type, _, activation = MODES[self._mode]
-        attributes: dict[str, Any] = {"hidden_size": units}
-        if ways == 2:
-            attributes["direction"] = "bidirectional"
-        if activation:
-            attributes["activations"] = [activation] * ways
-        if op_type == "GRU":
-            attributes["linear_before_reset"] = 1
-        state = ("float32", (ways, batch, units))
-        y, *after = op.node(
-            op_type, [op.cast(op.plain(x), "float32"), *weights, lengths, *begin],
-            [("float32", (steps, ways, batch, units)), *[state] * len(begin)],
+        op, ways = self._op, self._ways
+        begin = [op.slice(s, [0], [layer * ways], [(layer + 1) * ways]) for s in self._states]
+        op_type, _, attributes = MODES[self._mode]
+        if "activations" in attributes:
+            attributes = {"activations": attributes["activations"] * ways}
+        y, after = run_layer(
+            op, op_type, x, weights, [op.cast(s, x.dtype) for s in begin], lengths=lengths,
             attributes=attributes,
         )  # fmt: skip
-        if ways == 1:
-            outputs = op.squeeze(y, [1])
-        else:
-            outputs = op.concat(
-                [op.squeeze(op.slice(y, [1], [n], [n + 1]), [1]) for n in range(2)], 2
-            )
-        return op.cast(outputs, self._x.dtype), after
+        return merge_directions(op, y), after
 
 
 def params_size(mode: str, ways: int, layers: int, units: int, features: int) -> int:

@@ -1,15 +1,25 @@
 """Recurrent layers: LSTM, GRU and plain ones, of several layers and both directions.
 
-torch keeps a layer's gates in another order than ONNX: input, forget, cell, output of an LSTM,
-and reset, update, new of a GRU, whose new gate applies the reset after the product.
+torch keeps the gates of an LSTM in the order i, f, c, o, and those of a GRU as r, z, h; the reset
+gate of a GRU is applied after the product.
 Spec: https://docs.pytorch.org/docs/2.13/nn.html#recurrent-layers
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from converter.lower import dims
 from converter.lower.graph import Attribute
+from converter.lower.ops.activation import Activation, relu, tanh
+from converter.lower.ops.recurrent import (
+    Weights,
+    gru_step,
+    lstm_step,
+    merge_directions,
+    reorder_gates,
+    run_layer,
+    static,
+)
 from converter.lower.scan import scan
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
@@ -26,42 +36,22 @@ class Kind:
 
     Attributes:
         op_type: ONNX's.
-        gates: Which of torch's gates comes first, second, ... in ONNX.
+        gates: The order of torch's gates, by ONNX's letters.
         attributes: Further ones.
-        states: How many it has.
     """
 
     op_type: str
-    gates: tuple[int, ...]
-    attributes: dict[str, Attribute]
-    states: int = 1
+    gates: str
+    attributes: dict[str, Attribute] = field(default_factory=dict)
 
 
-LSTM = Kind("LSTM", (0, 3, 1, 2), {}, 2)
-GRU = Kind("GRU", (1, 0, 2), {"linear_before_reset": 1})
+LSTM = Kind("LSTM", "ifco")
+GRU = Kind("GRU", "rzh", {"linear_before_reset": 1})
 
 
 def plain(activation: str, directions: int) -> Kind:
     """Return the kind of layers of one gate."""
-    return Kind("RNN", (0,), {"activations": [activation] * directions})
-
-
-def _in_order(op: Context, x: Value, kind: Kind) -> Value:
-    """Return a weight or bias with its gates in ONNX's order."""
-    if len(kind.gates) == 1:
-        return x
-    parts = op.split(x, 0, [_whole(x.shape[0]) // len(kind.gates)] * len(kind.gates))
-    return op.concat([parts[i] for i in kind.gates], 0)
-
-
-def _whole(n: object) -> int:
-    if not isinstance(n, int):
-        raise Unsupported("weights of sizes that are not known")
-    return n
-
-
-def _stacked(op: Context, values: Sequence[Value]) -> Value:
-    return op.concat([op.unsqueeze(v, [0]) for v in values], 0)
+    return Kind("RNN", "h", {"activations": [activation] * directions})
 
 
 def layers(
@@ -128,30 +118,23 @@ def _layer(
     op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind,
     lengths: Value | None, *, has_biases: bool,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Return what one layer yields in both directions, beside each other, and its last states."""
-    weights = _stacked(op, [_in_order(op, side[0], kind) for side in sides])
-    recurrent = _stacked(op, [_in_order(op, side[1], kind) for side in sides])
-    bias = None
-    if has_biases:
-        bias = _stacked(
-            op, [op.concat([_in_order(op, b, kind) for b in side[2:4]], 0) for side in sides]
+    """Return what one layer yields, its directions side by side, and its last states."""
+
+    def ordered(x: Value) -> Value:
+        return reorder_gates(op, x, 0, kind.op_type, kind.gates)
+
+    weights = [
+        Weights(
+            ordered(side[0]), ordered(side[1]),
+            op.concat([ordered(b) for b in side[2:4]], 0) if has_biases else None,
         )
-    directions = len(sides)
-    width = _whole(sides[0][1].shape[1])
-    steps, batch = x.shape[0], x.shape[1]
-    attributes: dict[str, Attribute] = {
-        "hidden_size": width, "direction": "bidirectional" if directions == 2 else "forward",
-        **kind.attributes,
-    }  # fmt: skip
-    ends = [(x.dtype, (directions, batch, width))] * kind.states
-    outputs = [(x.dtype, (steps, directions, batch, width)), *ends]
+        for side in sides
+    ]  # fmt: skip
     ends_at = None if lengths is None else op.cast(lengths, "int32")
-    inputs = [op.outer(x), weights, recurrent, bias, ends_at, *(op.outer(s) for s in states)]
-    made, *last = op.node(kind.op_type, inputs, outputs, attributes=attributes)
-    if directions == 1:
-        return op.squeeze(made, [1]), last
-    turned = made.transposed([0, 2, 1, 3])
-    return op.reshape(turned, (steps, batch, directions * width)), last
+    made, last = run_layer(
+        op, kind.op_type, x, weights, states, lengths=ends_at, attributes=kind.attributes
+    )  # fmt: skip
+    return merge_directions(op, made), last
 
 
 def _projected(
@@ -170,10 +153,7 @@ def _projected(
             projection: Value = rest[-1],
         ) -> tuple[list[Value], list[Value]]:  # fmt: skip
             gates = op.add(parts[0], linear(op, before[0], w_hh, b_hh))
-            i, f, g, o = _parts(op, gates, 4)
-            kept = op.mul(op.unary("Sigmoid", f), before[1])
-            cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
-            whole = op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell))
+            whole, cell = lstm_step(op, _parts(op, gates, 4), before[1])
             after = [linear(op, whole, projection), cell]
             after = [op.shaped(a, b.shape) for a, b in zip(after, before, strict=True)]
             return after, after[:1]
@@ -247,7 +227,7 @@ def _gates(
 
 def _parts(op: Context, x: Value, count: int) -> list[Value]:
     part = dims.divided(x.shape[-1], count)
-    return op.split(x, -1, [_whole(part)] * count)
+    return op.split(x, -1, [static(part)] * count)
 
 
 @aten("lstm_cell")
@@ -256,10 +236,8 @@ def lstm_cell(
     b_hh: Value | None = None,
 ) -> list[Value]:  # fmt: skip
     """One step of an LSTM."""
-    i, f, g, o = _parts(op, op.add(*_gates(op, input, hx[0], w_ih, w_hh, b_ih, b_hh)), 4)
-    kept = op.mul(op.unary("Sigmoid", f), hx[1])
-    cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
-    return [op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell)), cell]
+    gates = op.add(*_gates(op, input, hx[0], w_ih, w_hh, b_ih, b_hh))
+    return list(lstm_step(op, _parts(op, gates, 4), hx[1]))
 
 
 @aten("gru_cell")
@@ -270,24 +248,18 @@ def gru_cell(
     """One step of a GRU."""
     given, kept = _gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)
     (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
-    reset, update = (op.unary("Sigmoid", op.add(a, b)) for a, b in ((r, hr), (z, hz)))
-    new = op.unary("Tanh", op.add(n, op.mul(reset, hn)))
-    return op.add(new, op.mul(update, op.sub(hx, new)))
+    return gru_step(
+        op, op.add(z, hz), op.add(r, hr), n, hx, lambda reset: op.mul(reset, hn)
+    )  # fmt: skip
 
 
-@aten("rnn_tanh_cell")
-def rnn_tanh_cell(
+@aten(
+    Variant("rnn_tanh_cell", "One step of a layer of one gate, with tanh.", function=tanh),
+    Variant("rnn_relu_cell", "One step of a layer of one gate, with relu.", function=relu),
+)
+def rnn_cell(
     op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
-    b_hh: Value | None = None,
+    b_hh: Value | None = None, *, function: Activation,
 ) -> Value:  # fmt: skip
-    """One step of a layer of one gate, with tanh."""
-    return op.unary("Tanh", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
-
-
-@aten("rnn_relu_cell")
-def rnn_relu_cell(
-    op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> Value:  # fmt: skip
-    """One step of a layer of one gate, with relu."""
-    return op.unary("Relu", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
+    """One step of a layer of one gate."""
+    return function(op, op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
