@@ -1,6 +1,6 @@
 """Layers whose weights are quantized: integers with a scale, or floats of eight bits.
 
-Where Keras quantises the inputs of a call too, the graph does it as well, and rounds as Keras does.
+Where Keras quantizes the inputs of a call too, the graph does it as well, and rounds as Keras does.
 A layer is called here by its class and its mode, "Dense int8": a rule writes them together.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/quantizers
 """
@@ -46,7 +46,7 @@ class Range:
 
 
 def input_range(config: Any, default: Range | None) -> Range | None:
-    """Return what a layer quantises its inputs to, None where it does not.
+    """Return what a layer quantizes its inputs to, None where it does not.
 
     Raises:
         Unsupported: By anything but their largest size.
@@ -63,7 +63,7 @@ def input_range(config: Any, default: Range | None) -> Range | None:
     return Range(low, high, given.get("epsilon", 1e-7))
 
 
-def quantised(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
+def quantize_by_range(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
     """Return x as integers of a range, still in its dtype, and what it was multiplied by."""
     size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
     scale = op.div(to.high, op.add(size, to.epsilon))
@@ -157,7 +157,7 @@ def scaled_product(op: Builder, x: Value, kernel: Value, scale: Value, to: Range
     """Return x @ kernel / scale for a kernel of integers, with x rounded where it is to be."""
     dtype = x.dtype
     if to is not None:
-        x, factor = quantised(op, x, [-1], to)
+        x, factor = quantize_by_range(op, x, [-1], to)
         scale = op.mul(scale, factor)
     whole = single(op, x) if to is not None else x
     result = op.matmul(whole, op.cast(kernel, whole.dtype))
@@ -242,7 +242,7 @@ def kernel_shape(
     return tuple(sizes[letter] for letter in kernel)
 
 
-def quantised_einsum(
+def quantized_einsum(
     op: Builder, x: Value, kernel: Value, scale: Value | None, to: Range | None, equation: str
 ) -> Value:
     """Return einsum(equation, x, kernel) / scale, with x rounded where it is to be."""
@@ -251,7 +251,7 @@ def quantised_einsum(
     divisors = [] if scale is None else [scale]
     if to is not None:
         summed = [i for i, letter in enumerate(inputs) if letter not in output]
-        x, factor = quantised(op, x, summed, to)
+        x, factor = quantize_by_range(op, x, summed, to)
         x = single(op, x)
         # The factor has one element along what is summed: its axes become those of the output.
         kept = [letter for letter in inputs if letter in output]
@@ -276,7 +276,7 @@ def einsum_dense_int8(
     """activation(einsum(equation, x, kernel) / scale + bias), with x rounded too."""
     del output_shape
     to = input_range(quantization_config, Range())
-    result = quantised_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
+    result = quantized_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 
@@ -297,7 +297,7 @@ def einsum_dense_int4(
         scale = w["kernel_scale"]
         weights = op.div(op.cast(kernel, scale.dtype), scale)
         to = input_range(quantization_config, None)
-    result = quantised_einsum(op, x, op.reshape(weights, shape), None, to, equation)
+    result = quantized_einsum(op, x, op.reshape(weights, shape), None, to, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 
@@ -327,7 +327,7 @@ def einsum_dense_calibrated(
     shape = kernel_shape(x, *letters, output_shape)
     columns = w["kernel_scale"].shape[0]
     kernel = op.reshape(calibrated(op, w, bits_of(dtype), columns), shape)
-    result = quantised_einsum(op, x, kernel, None, None, equation)
+    result = quantized_einsum(op, x, kernel, None, None, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 

@@ -2,7 +2,7 @@
 
 TensorFlow rounds halves up or away from zero in most of these, which ONNX's QuantizeLinear does not
 (halves to the even one), and moves bounds so that zero is a number: so they are spelled out. On
-some machines TensorFlow has oneDNN quantise (MIN_FIRST, and SCALED with halves to the even one),
+some machines TensorFlow has oneDNN quantize (MIN_FIRST, and SCALED with halves to the even one),
 which may give the neighbouring integer; this is what its own kernels compute.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (fake_quant_ops_functor.h, quantize_and_dequantize_op.h, quantize_op.cc, dequantize_op.cc)
@@ -12,7 +12,7 @@ import numpy as np
 
 from converter.lower.known_values import Numbers, real
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -183,7 +183,7 @@ def quantize_v2(
     narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01,
 ) -> list[Value]:  # fmt: skip
     """Integers that stand for numbers between two bounds, and the bounds."""
-    dtype = QUANTISED[node.attribute("T")]
+    dtype = QUANTIZED[node.attribute("T")]
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     size = low.size().most(high.size()).most(1.0)
     bottom = low.least(0.0)

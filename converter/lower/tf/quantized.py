@@ -13,7 +13,7 @@ from converter.lower.known_values import Numbers, real
 from converter.lower.tf.bitwise import right_shift
 from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import convolved, windows_of
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.pooling import avg_pool, max_pool
 from converter.lower.tf.products import turned
 from converter.lower.tf.quantization import limits, stepped, unstepped
@@ -191,7 +191,7 @@ def quantize_down_and_shrink_range(
     """Integers of 8 bits, of the bounds that those of 32 bits really have."""
     low, high = scalar(op, input_min), scalar(op, input_max)
     least, most = _used(op, input, low, high)
-    dtype = QUANTISED[node.attribute("out_type")]
+    dtype = QUANTIZED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
@@ -213,7 +213,7 @@ def requantize(
     low, high, least, most = (
         scalar(op, v) for v in (input_min, input_max, requested_output_min, requested_output_max)
     )
-    dtype = QUANTISED[node.attribute("out_type")]
+    dtype = QUANTIZED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 

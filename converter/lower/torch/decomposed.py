@@ -1,4 +1,4 @@
-"""Quantisation in exported programs: integers as tensors of their own (``quantized_decomposed``).
+"""Quantization in exported programs: integers as tensors of their own (``quantized_decomposed``).
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/ao/quantization/fx/_decomposed.py
 """
@@ -20,7 +20,7 @@ def _integers(
 ) -> Value:  # fmt: skip
     """Return the integers that stand for numbers, between two of them."""
     if dtype not in BOUNDS:
-        raise Unsupported(f"numbers quantised to {dtype}")
+        raise Unsupported(f"numbers quantized to {dtype}")
     op._outermost.rounded = True
     attributes: dict[str, Attribute] = {} if axis is None else {"axis": x.axis(axis)}
     inputs = [op.outer(op.cast(x, "float32")), op.cast(scale, "float32"), op.cast(zero, dtype)]

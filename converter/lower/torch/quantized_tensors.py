@@ -1,8 +1,8 @@
 """Quantized tensors: integers that stand for numbers at equal distances.
 
-In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantises
+In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantizes
 becomes QuantizeLinear and DequantizeLinear, between which runtimes compute with integers. What
-computes with them is `converter.lower.torch.quantised`.
+computes with them is `converter.lower.torch.quantized`.
 Spec: https://docs.pytorch.org/docs/2.13/quantization-support.html,
 https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """
@@ -24,7 +24,7 @@ BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quantised(Compound):
+class QuantizedTensor(Compound):
     """A quantized tensor: its one part is the numbers that it stands for.
 
     Attributes:
@@ -35,11 +35,11 @@ class Quantised(Compound):
     scale: float = 0.0
     zero_point: int = 0
 
-    def transposed(self, order: Sequence[int]) -> "Quantised":
+    def transposed(self, order: Sequence[int]) -> "QuantizedTensor":
         """Return the tensor with axis ``i`` taken from ``order[i]``."""
         return self.each(lambda part: part.transposed(order))
 
-    def moved(self, real: Value) -> "Quantised":
+    def moved(self, real: Value) -> "QuantizedTensor":
         """Return other numbers at the same distances."""
         return self.each(lambda _: real)
 
@@ -69,54 +69,54 @@ class Packed:
     transposed: bool = False
 
 
-def is_quantised(value: Any) -> bool:
+def is_quantized(value: Any) -> bool:
     """Return whether a value is a quantized tensor, or has one inside."""
     if isinstance(value, list | tuple):
-        return any(is_quantised(one) for one in value)
-    return isinstance(value, Quantised)
+        return any(is_quantized(one) for one in value)
+    return isinstance(value, QuantizedTensor)
 
 
 def numbers(x: Value) -> Value:
     """Return the numbers that a tensor stands for."""
-    return x.real if isinstance(x, Quantised) else x
+    return x.real if isinstance(x, QuantizedTensor) else x
 
 
-def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
+def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
     """Return numbers that are at these distances already as a quantized tensor."""
     order = identity(real.rank)
-    return Quantised(
-        "a quantised tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
+    return QuantizedTensor(
+        "a quantized tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
     )
 
 
-def integers(op: Context, x: Quantised) -> Value:
+def integers(op: Context, x: QuantizedTensor) -> Value:
     """Return the integers of a quantized tensor."""
     if not x.scale:
         raise Unsupported("integers of a tensor with a scale for each channel")
-    return _quantise(op, x.real, x.scale, x.zero_point, x.dtype)
+    return _quantize(op, x.real, x.scale, x.zero_point, x.dtype)
 
 
-def _quantise(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
+def _quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
     if dtype not in BOUNDS:
-        raise Unsupported(f"numbers quantised to {dtype}")
+        raise Unsupported(f"numbers quantized to {dtype}")
     low, high = BOUNDS[dtype]
     if not low <= zero_point <= high or not scale > 0:
-        raise Unsupported(f"numbers quantised by {scale} about {zero_point}")
+        raise Unsupported(f"numbers quantized by {scale} about {zero_point}")
     op._outermost.rounded = True
     inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
     kinds = [(INTEGERS[dtype], x.shape)]
     return op.node("QuantizeLinear", inputs, kinds, stored=x.stored)[0]
 
 
-def quantised(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
+def quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
     """Return the numbers at these distances that are nearest to those of a tensor."""
-    made = _quantise(op, op.cast(x, "float32"), scale, zero_point, dtype)
+    made = _quantize(op, op.cast(x, "float32"), scale, zero_point, dtype)
     inputs = [made, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
     (real,) = op.node("DequantizeLinear", inputs, [("float32", x.shape)], stored=made.stored)
     return of_numbers(real, scale, zero_point, dtype)
 
 
-def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
+def stored(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
     """Return a quantized tensor of the bundle.
 
     Args:

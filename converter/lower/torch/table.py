@@ -103,7 +103,7 @@ OPS = AtenTable(
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "unfold", "fused",
-    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
+    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantized",
     "sequences", "prepacked", "decomposed", "stacking", "losses", "numerics",
     ),
     is_ignored=IGNORED.__contains__,

@@ -9,7 +9,7 @@ from converter.lower.scan import scan
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.quantised import dynamic_linear
+from converter.lower.torch.quantized import dynamic_linear
 from converter.lower.torch.script.objects import Cell
 from converter.lower.torch.script.ops import special
 from converter.lower.torch.script.types import Interpreter

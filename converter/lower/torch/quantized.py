@@ -20,11 +20,11 @@ from converter.lower.torch.program_values import Ints, ProgramValue, Scalar, Ten
 from converter.lower.torch.quantized_tensors import (
     BOUNDS,
     Packed,
-    Quantised,
+    QuantizedTensor,
     integers,
     numbers,
     of_numbers,
-    quantised,
+    quantize,
 )
 from converter.lower.torch.table import Row, aten
 from converter.lower.unsupported import Unsupported
@@ -75,29 +75,29 @@ def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramVa
         return row.handler(op, **given)
     if base in OWN:
         return OWN[base](op, **given)
-    x = next(one for one in given.values() if isinstance(one, Quantised | list | tuple))
-    if not isinstance(x, Quantised):
+    x = next(one for one in given.values() if isinstance(one, QuantizedTensor | list | tuple))
+    if not isinstance(x, QuantizedTensor):
         raise Unsupported(OF_COMPOUNDS)
     plain = {name: numbers(one) if isinstance(one, Value) else one for name, one in given.items()}
     if base in KEEPING:
         return _again(x, row.handler(op, **plain))
     if base in ROUNDED:
-        return _requantised(op, row.handler(op, **plain), x)
+        return _requantized(op, row.handler(op, **plain), x)
     if base in BOUNDED and x.dtype == "quint8":
-        return quantised(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
+        return quantize(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
     raise Unsupported(OF_COMPOUNDS)
 
 
-def _again(x: Quantised, made: ProgramValue) -> ProgramValue:
+def _again(x: QuantizedTensor, made: ProgramValue) -> ProgramValue:
     if isinstance(made, list):
         return [_again(x, one) if isinstance(one, Value) and one.is_float else one for one in made]
     return x.moved(made)
 
 
-def _requantised(op: Context, made: ProgramValue, like: Quantised) -> Quantised:
+def _requantized(op: Context, made: ProgramValue, like: QuantizedTensor) -> QuantizedTensor:
     if not isinstance(made, Value) or not like.scale:
         raise Unsupported(OF_COMPOUNDS)
-    return quantised(op, made, like.scale, like.zero_point, like.dtype)
+    return quantize(op, made, like.scale, like.zero_point, like.dtype)
 
 
 # -- in and out ------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def quantize_per_tensor(
     op: Context, self: Value, scale: float, zero_point: int, dtype: str
 ) -> Value:
     """The nearest of numbers at equal distances."""
-    return quantised(op, self, scale, zero_point, dtype)
+    return quantize(op, self, scale, zero_point, dtype)
 
 
 @aten("quantize_per_tensor.tensor_qparams")
@@ -119,7 +119,7 @@ def quantize_by_tensors(
     known = [op.array(x) for x in (scale, zero_point)]
     if known[0] is None or known[1] is None:
         raise Unsupported("a scale that is computed from the inputs")
-    return quantised(op, self, float(known[0].item()), int(known[1].item()), dtype)
+    return quantize(op, self, float(known[0].item()), int(known[1].item()), dtype)
 
 
 @own("dequantize")
@@ -134,8 +134,8 @@ def dequantize(op: Context, self: Value) -> Value:
 @aten("int_repr")
 def int_repr(op: Context, self: Value) -> Value:
     """The integers of a quantized tensor."""
-    if not isinstance(self, Quantised):
-        raise Unsupported("integers of what is not quantised")
+    if not isinstance(self, QuantizedTensor):
+        raise Unsupported("integers of what is not quantized")
     return integers(op, self)
 
 
@@ -144,7 +144,7 @@ def int_repr(op: Context, self: Value) -> Value:
 def q_scale(op: Context, self: Value) -> float:
     """The distance between two numbers of a quantized tensor."""
     del op
-    if not isinstance(self, Quantised) or not self.scale:
+    if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the scale of what has none, or several")
     return self.scale
 
@@ -154,14 +154,14 @@ def q_scale(op: Context, self: Value) -> float:
 def q_zero_point(op: Context, self: Value) -> int:
     """The integer that stands for zero in a quantized tensor."""
     del op
-    if not isinstance(self, Quantised) or not self.scale:
+    if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the zero of what has none, or several")
     return self.zero_point
 
 
 @own("clamp", "hardtanh", "clip")
 def _clamped(
-    op: Context, self: Quantised, min: Scalar | None = None, max: Scalar | None = None,
+    op: Context, self: QuantizedTensor, min: Scalar | None = None, max: Scalar | None = None,
     min_val: Scalar = -1, max_val: Scalar = 1,
 ) -> Value:  # fmt: skip
     """Hold between bounds that are rounded as the numbers are."""
@@ -170,7 +170,7 @@ def _clamped(
     return self.moved(op.clip(self.real, *bounds))
 
 
-def _nearest(x: Quantised, number: Scalar) -> float:
+def _nearest(x: QuantizedTensor, number: Scalar) -> float:
     if not isinstance(number, int | float) or x.dtype not in BOUNDS or not x.scale:
         raise Unsupported("a bound that is computed from the inputs")
     low, high = BOUNDS[x.dtype]
@@ -192,7 +192,7 @@ def _packed(value: ProgramValue) -> Packed:
 @aten(
     Variant("quantized.linear", rectified=False), Variant("quantized.linear_relu", rectified=True)
 )
-def quantised_linear(
+def quantized_linear(
     op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A quantized product with weights; with `relu`, what is above zero of it."""
@@ -200,7 +200,7 @@ def quantised_linear(
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
     if rectified:
         made = activation.relu(op, made)
-    return quantised(op, made, scale, zero_point, "quint8")
+    return quantize(op, made, scale, zero_point, "quint8")
 
 
 def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
@@ -234,7 +234,7 @@ def convolution(
     made = _convolved(op, qx, _packed(packed_weight), rank)
     if rectified:
         made = activation.relu(op, made)
-    return quantised(op, made, output_scale, output_zero_point, "quint8")
+    return quantize(op, made, output_scale, output_zero_point, "quint8")
 
 
 @aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
@@ -299,14 +299,14 @@ def combine(
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
     if rectified:
         made = activation.relu(op, made)
-    return quantised(op, made, scale, zero_point, qa.dtype)
+    return quantize(op, made, scale, zero_point, qa.dtype)
 
 
 @aten("quantized.mul_scalar", "quantized.mul.Scalar")
 def mul_scalar(op: Context, qa: Value, b: float) -> Value:
     """A quantized tensor times a number: the same integers, at other distances."""
-    if not isinstance(qa, Quantised) or not b > 0:
-        raise Unsupported(f"a quantised tensor times {b!r:.40}")
+    if not isinstance(qa, QuantizedTensor) or not b > 0:
+        raise Unsupported(f"a quantized tensor times {b!r:.40}")
     real = op.mul(qa.real, float(b))
     return of_numbers(real, qa.scale * b, qa.zero_point, qa.dtype)
 
@@ -314,8 +314,8 @@ def mul_scalar(op: Context, qa: Value, b: float) -> Value:
 @aten("quantized.add_scalar", "quantized.add.Scalar")
 def add_scalar(op: Context, qa: Value, b: float) -> Value:
     """A quantized tensor and a number: the same integers, about another zero."""
-    if not isinstance(qa, Quantised) or not qa.scale:
-        raise Unsupported(f"a quantised tensor and {b!r:.40}")
+    if not isinstance(qa, QuantizedTensor) or not qa.scale:
+        raise Unsupported(f"a quantized tensor and {b!r:.40}")
     steps = round(b / qa.scale)
     low, high = BOUNDS[qa.dtype]
     if not low <= qa.zero_point - steps <= high:
@@ -330,12 +330,12 @@ def cat(
 ) -> Value:
     """Quantized tensors one after another."""
     first = qx[0]
-    if not isinstance(first, Quantised):
-        raise Unsupported("tensors that are not quantised")
+    if not isinstance(first, QuantizedTensor):
+        raise Unsupported("tensors that are not quantized")
     made = op.concat([numbers(x) for x in qx], dim)
     if scale is None or zero_point is None:
         scale, zero_point = first.scale, first.zero_point
-    return quantised(op, made, scale, zero_point, first.dtype)
+    return quantize(op, made, scale, zero_point, first.dtype)
 
 
 @own("cat")
@@ -352,7 +352,7 @@ def apply_activation(
     function: Callable[[Context, Value], Value],
 ) -> Value:  # fmt: skip
     """An activation of a quantized tensor."""
-    return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
+    return quantize(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
 
 
 @aten("quantized.leaky_relu")
@@ -363,15 +363,15 @@ def leaky_relu(
     """X of a quantized tensor, and a share of it below zero."""
     del inplace
     made = activation.leaky_relu(op, numbers(qx), negative_slope)
-    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+    return quantize(op, made, output_scale, output_zero_point, qx.dtype)
 
 
 @aten("quantized.relu6")
 def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
     """X of a quantized tensor, between zero and six."""
     del inplace
-    if not isinstance(qx, Quantised):
-        raise Unsupported("a tensor that is not quantised")
+    if not isinstance(qx, QuantizedTensor):
+        raise Unsupported("a tensor that is not quantized")
     return _clamped(op, qx, 0.0, 6.0)
 
 
@@ -400,7 +400,7 @@ def normalization(
     )
     if rectified:
         made = activation.relu(op, made)
-    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+    return quantize(op, made, output_scale, output_zero_point, qx.dtype)
 
 
 # -- of numbers that are rounded as they come ------------------------------------------------------
@@ -436,7 +436,7 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
 
 def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
     """Return a product of numbers that are rounded as they come with quantized weights."""
-    if not isinstance(packed.weight, Quantised):
+    if not isinstance(packed.weight, QuantizedTensor):
         return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
     return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
 
