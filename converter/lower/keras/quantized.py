@@ -17,6 +17,7 @@ from converter.lower.keras.model import Layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.keras.version_upgrades import Age, rule
 from converter.lower.ops.einsum import contract
+from converter.lower.ops.quantize import quantize_by_size, round_to_float8
 from converter.lower.values import Value, total
 from formats.keras.variable_names import quantization
 
@@ -65,10 +66,7 @@ def input_range(config: Any, default: Range | None) -> Range | None:
 
 def quantize_by_range(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
     """Return x as integers of a range, still in its dtype, and what it was multiplied by."""
-    size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
-    scale = op.div(to.high, op.add(size, to.epsilon))
-    rounded = op.unary("Round", op.mul(x, scale))
-    return op.clip(rounded, to.low, to.high), scale
+    return quantize_by_size(op, x, axes, to.low, to.high, to.epsilon)
 
 
 def single(op: Builder, x: Value) -> Value:
@@ -123,20 +121,6 @@ def leave_history(w: Roles) -> None:
     """Leave what only training of floats of eight bits reads."""
     w.leave("inputs_amax_history", "kernel_amax_history", "outputs_grad_amax_history")
     w.leave("outputs_grad_scale")
-
-
-def eight_bits(op: Builder, x: Value, scale: Value) -> Value:
-    """Return x as float8_e4m3fn keeps it: three bits behind the point, from 2**-9 to 448."""
-    moved = op.clip(op.div(x, scale), -448.0, 448.0)
-    size = op.elementwise("Max", op.unary("Abs", moved), op.constant(2.0**-6, x.dtype))
-    power = op.unary("Floor", op.div(op.unary("Log", size), 0.6931471805599453))
-    two = op.elementwise("Pow", op.constant(2.0, x.dtype), power)
-    # A logarithm may be off by a little, just where a power of two begins.
-    two = op.where(op.elementwise("Less", size, two), op.mul(two, 0.5), two)
-    doubled = op.mul(two, 2.0)
-    two = op.where(op.elementwise("GreaterOrEqual", size, doubled), doubled, two)
-    step = op.mul(two, 0.125)
-    return op.mul(op.mul(op.unary("Round", op.div(moved, step)), step), scale)
 
 
 def finished(op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool) -> Value:
@@ -202,8 +186,8 @@ def dense_float8(
     """activation(x @ kernel + bias), both as floats of eight bits keep them."""
     del units
     leave_history(w)
-    inputs = eight_bits(op, x, w["inputs_scale"])
-    result = op.matmul(inputs, eight_bits(op, w["kernel"], w["kernel_scale"]))
+    inputs = round_to_float8(op, x, w["inputs_scale"])
+    result = op.matmul(inputs, round_to_float8(op, w["kernel"], w["kernel_scale"]))
     return activate(op, op.add(result, bias_of_float8(op, w)) if use_bias else result, activation)
 
 
@@ -309,8 +293,8 @@ def einsum_dense_float8(
     """activation(einsum(equation, x, kernel) + bias), both as floats of eight bits keep them."""
     del output_shape
     leave_history(w)
-    inputs = eight_bits(op, x, w["inputs_scale"])
-    kernel = eight_bits(op, w["kernel"], w["kernel_scale"])
+    inputs = round_to_float8(op, x, w["inputs_scale"])
+    kernel = round_to_float8(op, w["kernel"], w["kernel_scale"])
     result = contract(op, equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))
     return activate(op, op.add(result, bias_of_float8(op, w)) if bias_axes else result, activation)
 

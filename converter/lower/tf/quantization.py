@@ -1,7 +1,7 @@
 """Numbers of few bits: fake quantization, quantized and back.
 
-TensorFlow rounds halves up or away from zero in most of these, which ONNX's QuantizeLinear does not
-(halves to the even one), and moves bounds so that zero is a number: so they are spelled out. On
+TensorFlow rounds halves up or away from zero in most of these, where QuantizeLinear of ONNX rounds
+them to even, and moves bounds so that zero is exact: so they are spelled out. On
 some machines TensorFlow has oneDNN quantize (MIN_FIRST, and SCALED with halves to the even one),
 which may give the neighbouring integer; this is what its own kernels compute.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
@@ -11,20 +11,13 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 import numpy as np
 
 from converter.lower.known_values import Numbers, real
+from converter.lower.ops.quantize import bounds_of, clamp, fake_quantize
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 MOST = float(np.finfo(np.float32).max)
-
-
-def held(op: Context, x: Value, low: Numbers, high: Numbers) -> Value:
-    """Return numbers between two bounds."""
-    if low.rank == high.rank == 0:
-        bounds = [op.plain(low.value), op.plain(high.value)]
-        return op.node("Clip", [x, *bounds], [(x.dtype, x.shape)], stored=x.stored)[0]
-    return op.elementwise("Max", op.elementwise("Min", x, high.value), low.value)
 
 
 def away(op: Context, x: Value) -> Value:
@@ -35,31 +28,15 @@ def away(op: Context, x: Value) -> Value:
 # -- fake quantization -----------------------------------------------------------------------------
 
 
-def faked(
-    op: Context, x: Value, low: Numbers, high: Numbers, num_bits: int, narrow_range: bool
-) -> Value:
-    """Return numbers as they are after quantization and back; zero is kept."""
-    first, last = float(narrow_range), float((1 << num_bits) - 1)
-    scale = (high - low) / (last - first)
-    zero = (first - low / scale).rounded()
-    zero = zero.most(first).least(last)
-    bottom, top = (first - zero) * scale, (last - zero) * scale
-    inverse = 1.0 / scale
-    offset = ((bottom * -1.0) * inverse + 0.5).floor()
-    shifted = op.mul(op.sub(held(op, x, bottom, top), bottom.value), inverse.value)
-    steps = op.unary("Floor", op.add(op.sub(shifted, offset.value), 0.5))
-    result = op.mul(steps, scale.value)
-    apart = scale > 0.0
-    return result if apart.holds() else op.where(apart.value, result, 0.0)
-
-
 @tf_op("FakeQuantWithMinMaxArgs")
 def fake_quant_args(
     op: Context, inputs: Value, /, *, min: float = -6.0, max: float = 6.0, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
     """Numbers as they are after quantization between two bounds, and back."""
-    return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
+    return fake_quantize(
+        op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
+    )
 
 
 @tf_op("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
@@ -68,7 +45,9 @@ def fake_quant_vars(
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
     """Numbers as they are after quantization between bounds, by channel or not, and back."""
-    return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
+    return fake_quantize(
+        op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
+    )
 
 
 # -- quantized and back ----------------------------------------------------------------------------
@@ -108,7 +87,7 @@ def _there_and_back(
     else:
         low = inverse * 0.0
     if bounds is not None:
-        x = held(op, x, low, high)
+        x = clamp(op, x, low, high)
     scaled = op.mul(x, scale.value)
     if round_mode == "HALF_TO_EVEN":
         rounded = op.unary("Round", scaled)
@@ -170,12 +149,6 @@ def quantize_and_dequantize_v3(
 # -- quantized -------------------------------------------------------------------------------------
 
 
-def limits(dtype: str) -> tuple[int, int]:
-    """Return the least and the largest integer of a dtype."""
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
-
-
 @tf_op("QuantizeV2", outputs=("output", "output_min", "output_max"))
 def quantize_v2(
     op: Context, input: Value, min_range: Value, max_range: Value, /, *, node: Node,
@@ -188,10 +161,10 @@ def quantize_v2(
     size = low.size().most(high.size()).most(1.0)
     bottom = low.least(0.0)
     top = high.most(bottom + size * ensure_minimum_range).most(0.0)
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     if mode == "MIN_COMBINED":
         scale = float(last - first) / (top - bottom)
-        steps = op.mul(op.sub(held(op, input, bottom, top), bottom.value), scale.value)
+        steps = op.mul(op.sub(clamp(op, input, bottom, top), bottom.value), scale.value)
         if first:
             steps = away(op, op.sub(steps, (last - first + 1) / 2))
         else:
@@ -205,7 +178,7 @@ def quantize_v2(
             by_low = (bottom * float(first) > 0.0).choose(float(first) / bottom, MOST)
             scale = by_low.least(scale)
         bottom, top = float(first) / scale, float(last) / scale
-        scaled = op.mul(held(op, input, bottom, top), scale.value)
+        scaled = op.mul(clamp(op, input, bottom, top), scale.value)
         steps = op.unary("Round", scaled) if round_mode == "HALF_TO_EVEN" else away(op, scaled)
     else:
         raise Unsupported(f"mode {mode!r}")
@@ -220,7 +193,7 @@ def _flat(op: Context, bound: Numbers, axis: int) -> Value:
 
 def stepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return numbers as steps from the lower of two bounds, as numbers still."""
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     apart = high - low
     inverse = (float(last - first) / apart.to("float64")).to("float32")
     scale = (apart > 0.0).choose(inverse, 0.0)
@@ -238,7 +211,7 @@ def dequantize(
     """The numbers that integers stand for."""
     kind = node.attribute("dtype", "float32")
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
-    first, last = limits(input.dtype)
+    first, last = bounds_of(input.dtype)
     x = op.cast(input, "float32")
     if mode == "MIN_COMBINED":
         scale = (high - low) / float(np.float32(last) - np.float32(first))
@@ -256,7 +229,7 @@ def dequantize(
 
 def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return what steps from the lower of two bounds stand for."""
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")
     rounded = (low / scale).rounded() * scale
     start = (high > low).choose(rounded, low) - scale * float(first)

@@ -10,13 +10,14 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 from collections.abc import Sequence
 
 from converter.lower.known_values import Numbers, real
+from converter.lower.ops.quantize import bounds_of
 from converter.lower.tf.bitwise import right_shift
 from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import convolved, windows_of
 from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.pooling import avg_pool, max_pool
 from converter.lower.tf.products import turned
-from converter.lower.tf.quantization import limits, stepped, unstepped
+from converter.lower.tf.quantization import stepped, unstepped
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -30,7 +31,7 @@ def scalar(op: Context, bound: Value) -> Numbers:
 
 def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_held: bool) -> Value:
     """Return the integer (int64) that stands for a number, maybe held between those of a dtype."""
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = steps / twice
     number_at = (scale * number).rounded()
@@ -52,7 +53,7 @@ def _twice(low: Numbers, high: Numbers, first: int, last: int) -> tuple[Numbers,
 
 def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Numbers:
     """Return what one integer stands for."""
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = twice / steps
     near = scale.to("float32")
@@ -67,11 +68,11 @@ def _product_bounds(
     """Return what the least and the largest int32 stand for in products of integers."""
     level: Numbers | None = None
     for low, high, dtype in (first, second):
-        least, most = limits(dtype)
+        least, most = bounds_of(dtype)
         one = (scalar(op, high) - scalar(op, low)) / float(most - least)
         level = one if level is None else level * one
     assert level is not None
-    return [(level * float(n)).value for n in limits("int32")]
+    return [(level * float(n)).value for n in bounds_of("int32")]
 
 
 def _less_zero(op: Context, x: Value, low: Value, high: Value) -> Value:

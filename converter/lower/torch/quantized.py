@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from converter.lower.ops import activation
+from converter.lower.ops.quantize import extremes_with_zero
 from converter.lower.table import Variant
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, transposed
@@ -418,19 +419,15 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
     """
     op._outermost.rounded = True
     most = 127.0 if fewer else 255.0
-    zero = op.constant(0.0, "float32")
-    flat = op.outer(op.cast(x, "float32"))
-    ends = [
-        op.elementwise(pick, op.node(f"Reduce{pick}", [flat], [("float32", ())],
-                                     attributes={"keepdims": 0})[0], zero)
-        for pick in ("Min", "Max")
-    ]  # fmt: skip
-    scale = op.div(op.sub(ends[1], ends[0]), most)
-    none = op.elementwise("Equal", scale, zero)
-    scale = op.where(none, op.constant(0.1, "float32"), scale)
-    middle = op.unary("Round", op.div(op.unary("Neg", ends[0]), scale))
+    low, high = extremes_with_zero(op, x)
+    scale = op.div(op.sub(high, low), most)
+    none = op.elementwise("Equal", scale, 0.0)
+    scale = op.where(none, 0.1, scale)
+    middle = op.unary("Round", op.div(op.unary("Neg", low), scale))
     middle = op.clip(middle, 0.0, most)
-    steps = op.add(op.unary("Round", op.mul(flat, op.unary("Reciprocal", scale))), middle)
+    steps = op.add(
+        op.unary("Round", op.mul(op.cast(x, "float32"), op.unary("Reciprocal", scale))), middle
+    )
     return op.mul(op.sub(op.clip(steps, 0.0, most), middle), scale)
 
 

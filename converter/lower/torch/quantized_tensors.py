@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.ops import quantize as ops
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.unsupported import Unsupported
@@ -102,17 +103,14 @@ def _quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) 
     low, high = BOUNDS[dtype]
     if not low <= zero_point <= high or not scale > 0:
         raise Unsupported(f"numbers quantized by {scale} about {zero_point}")
-    op._outermost.rounded = True
-    inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
-    kinds = [(INTEGERS[dtype], x.shape)]
-    return op.node("QuantizeLinear", inputs, kinds, stored=x.stored)[0]
+    zero = op.constant(zero_point, INTEGERS[dtype])
+    return ops.quantize(op, x, op.constant(scale), zero, zero.dtype)
 
 
 def quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
-    """Return the numbers at these distances that are nearest to those of a tensor."""
-    made = _quantize(op, op.cast(x, "float32"), scale, zero_point, dtype)
-    inputs = [made, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
-    (real,) = op.node("DequantizeLinear", inputs, [("float32", x.shape)], stored=made.stored)
+    """Return the nearest numbers at these distances."""
+    made = _quantize(op, x, scale, zero_point, dtype)
+    real = ops.dequantize(op, made, op.constant(scale), op.constant(zero_point, made.dtype))
     return of_numbers(real, scale, zero_point, dtype)
 
 
@@ -139,10 +137,8 @@ def stored(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
         raise Unsupported(f"a tensor {name} of {scale.size} scales")
     if not np.array_equal(zero, np.round(zero)):
         raise Unsupported("zeros that are no integers")
-    inputs = [value, op.constant(scale, "float32"), op.constant(zero, value.dtype)]
-    attributes = {"axis": axis} if scale.ndim else {}
-    kinds = [("float32", value.shape)]
-    (real,) = op.node("DequantizeLinear", inputs, kinds, attributes=dict(attributes))
+    sides = op.constant(scale, "float32"), op.constant(zero, value.dtype)
+    real = ops.dequantize(op, value, *sides, axis=axis if scale.ndim else None)
     if scale.ndim:
         return of_numbers(real, 0.0, 0, dtype)
     return of_numbers(real, float(scale), int(zero), dtype)

@@ -17,10 +17,12 @@ from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
 from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
+from converter.lower.known_values import real
 from converter.lower.ops import activation as activations
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.ops.norm import along, standardized
 from converter.lower.ops.pool import pool
+from converter.lower.ops.quantize import fake_quantize
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
@@ -423,16 +425,15 @@ def fake_quant(
     op: Builder, inputs: Any, min_vals: Any, max_vals: Any, *,
     num_bits: int = 8, narrow_range: bool = False, axis: int | None = None,
 ) -> Value:  # fmt: skip
-    """X as whole steps between two bounds, so many bits of them, that have zero among them."""
+    """Numbers quantized between two bounds and back, in float32; zero is exact."""
     value = floating(op, inputs)
-    low, high = (tensor(op, n, value.dtype) for n in (min_vals, max_vals))
+    low, high = (tensor(op, n, "float32") for n in (min_vals, max_vals))
     if axis is not None and low.rank:
         low, high = (along(op, value, n, [value.axis(axis)]) for n in (low, high))
-    first, last = float(narrow_range), float(2**num_bits - 1)
-    step = op.div(op.sub(high, low), last - first)
-    start = op.sub(first, op.div(low, step))
-    zero = op.unary("Round", op.clip(start, first, last))
-    least, most = op.mul(op.sub(first, zero), step), op.mul(op.sub(last, zero), step)
-    held = op.elementwise("Min", op.elementwise("Max", value, least), most)
-    count = op.unary("Floor", op.add(op.div(op.sub(held, least), step), 0.5))
-    return op.add(op.mul(count, step), least)
+    elif low.rank:
+        low, high = (op.reshape(n, ()) for n in (low, high))
+    made = fake_quantize(
+        op, op.cast(value, "float32"), real(op, low), real(op, high), num_bits,
+        narrow_range=narrow_range,
+    )  # fmt: skip
+    return op.cast(made, value.dtype)

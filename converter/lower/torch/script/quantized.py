@@ -5,6 +5,7 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.c
 
 from collections.abc import Callable, Sequence
 
+from converter.lower.ops.recurrent import gru_step, lstm_step
 from converter.lower.scan import scan
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
@@ -28,17 +29,13 @@ def _parts(op: Context, x: Value, count: int) -> list[Value]:
 
 
 def _lstm(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
-    i, f, g, o = _parts(op, op.add(kept, given), 4)
-    old = op.mul(op.unary("Sigmoid", f), states[1])
-    cell = op.add(old, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
-    return [op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell)), cell]
+    return list(lstm_step(op, _parts(op, op.add(kept, given), 4), states[1]))
 
 
 def _gru(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
     (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
-    reset, update = (op.unary("Sigmoid", op.add(a, b)) for a, b in ((hr, r), (hz, z)))
-    new = op.unary("Tanh", op.add(n, op.mul(hn, reset)))
-    return [op.add(op.mul(op.sub(states[0], new), update), new)]
+    r, z = op.add(hr, r), op.add(hz, z)
+    return [gru_step(op, z, r, n, states[0], lambda reset: op.mul(hn, reset))]
 
 
 def _direction(
