@@ -7,14 +7,20 @@ computed here, exactly, where the seed and the shape are known, and are a gap wh
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from math import erf, prod, sqrt
 
 import numpy as np
 
-from converter.lower.builder import element_type
 from converter.lower.graph import Attribute
+from converter.lower.ops.random import (
+    NORMAL,
+    UNIFORM,
+    draw,
+    draw_classes,
+    record,
+    scale_to_integers,
+)
 from converter.lower.ops.special import erfinv
 from converter.lower.table import Variant
 from converter.lower.tf import philox
@@ -25,7 +31,6 @@ from converter.lower.values import Value
 
 MOST = 1 << 22  # numbers that are drawn while a graph is lowered
 PHILOX, AUTO = 1, 3  # algorithms
-DRAWN = ("float32", "float64")  # what onnxruntime draws
 
 
 def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
@@ -36,28 +41,13 @@ def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
 
 def _drawn(
     op: Context, op_type: str, shape: Value, dtype: str, node: Node, seed: int, seed2: int,
-    **how: Attribute,
+    distribution: Mapping[str, Attribute],
 ) -> Value:  # fmt: skip
-    """Return numbers that ONNX draws, of a shape."""
-    kind = dtype if dtype in DRAWN else "float32"
-    _note(op, node)
-    attributes: dict[str, Attribute] = {
-        "dtype": element_type(kind), **how, **_seeded(seed, seed2)
-    }  # fmt: skip
-    dims = tuple(op.dims(shape))
-    if all(isinstance(n, int) for n in dims) and dims:
-        sizes = [int(n) for n in dims if isinstance(n, int)]
-        (made,) = op.node(op_type, [], [(kind, dims)], attributes={"shape": sizes, **attributes})
-    else:
-        filled = op.emit("ConstantOfShape", op.cast(shape, "int64"), dtype="float32", shape=dims)
-        # Drawn anew in each round of a loop, whatever the shape is made of.
-        like = replace(filled, is_constant=False)
-        (made,) = op.node(f"{op_type}Like", [like], [(kind, dims)], attributes=attributes)
-    return op.cast(made, dtype)
-
-
-def _note(op: Context, node: Node) -> None:
-    op._outermost.random[op.at] = node.op
+    record(op, node.op, op.at)
+    attributes = {**distribution, **_seeded(seed, seed2)}
+    return draw(
+        op, op_type, op.dims(shape), lambda: op.cast(shape, "int64"), dtype, attributes
+    )  # fmt: skip
 
 
 @tf_op("RandomUniform")
@@ -66,7 +56,7 @@ def random_uniform(
 ) -> Value:
     """Numbers from 0 to 1: others than TensorFlow's."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, low=0.0, high=1.0)
+    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
 
 
 @tf_op("RandomStandardNormal")
@@ -75,7 +65,7 @@ def random_standard_normal(
 ) -> Value:
     """Normal numbers: others than TensorFlow's."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, mean=0.0, scale=1.0)
+    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
 
 
 @tf_op("TruncatedNormal")
@@ -85,7 +75,7 @@ def truncated_normal(
     """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
     bound = erf(sqrt(2.0))
     shares = _drawn(
-        op, "RandomUniform", shape, "float64", node, seed, seed2, low=-bound, high=bound
+        op, "RandomUniform", shape, "float64", node, seed, seed2, {"low": -bound, "high": bound}
     )
     return op.cast(op.mul(erfinv(op, shares), sqrt(2.0)), node.attribute("dtype"))
 
@@ -96,10 +86,8 @@ def random_uniform_int(
     seed: int = 0, seed2: int = 0, node: Node,
 ) -> Value:  # fmt: skip
     """Integers from one to below another: others than TensorFlow's."""
-    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, low=0.0, high=1.0)
-    low, high = op.cast(minval, "int64"), op.cast(maxval, "int64")
-    steps = op.unary("Floor", op.mul(shares, op.cast(op.sub(high, low), "float64")))
-    return op.cast(op.add(op.cast(steps, "int64"), low), minval.dtype)
+    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
+    return scale_to_integers(op, shares, minval, maxval, minval.dtype)
 
 
 @tf_op("RandomShuffle")
@@ -110,7 +98,7 @@ def random_shuffle(
     if value.rank == 0:
         return value
     count = op.size(value, 0)
-    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, low=0.0, high=1.0)
+    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, UNIFORM)
     _, order = op.node(
         "TopK", [keys, count], [(keys.dtype, keys.shape), ("int64", (value.shape[0],))]
     )
@@ -123,14 +111,10 @@ def multinomial(
 ) -> Value:
     """Numbers of classes, drawn by their shares: others than TensorFlow's."""
     count = op.int(num_samples, "num_samples")
-    _note(op, node)
-    kind = node.attribute("output_dtype", "int64")
-    given = replace(op.plain(op.cast(logits, "float32")), is_constant=False)
-    (made,) = op.node(
-        "Multinomial", [given], [(kind, (logits.shape[0], count))],
-        attributes={"dtype": element_type(kind), "sample_size": count, **_seeded(seed, seed2)},
+    record(op, node.op, op.at)
+    return draw_classes(
+        op, logits, count, node.attribute("output_dtype", "int64"), _seeded(seed, seed2)
     )  # fmt: skip
-    return made
 
 
 # -- of a seed alone -------------------------------------------------------------------------------

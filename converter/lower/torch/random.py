@@ -3,11 +3,17 @@
 Spec: https://docs.pytorch.org/docs/2.13/torch.html#random-sampling
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-from converter.lower.builder import element_type
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.random import (
+    NORMAL,
+    UNIFORM,
+    draw,
+    draw_classes,
+    record,
+    scale_to_integers,
+)
 from converter.lower.torch.context import Context
 from converter.lower.torch.ordering import argsort
 from converter.lower.torch.program_values import Int, Ints, Number, Scalar
@@ -16,37 +22,23 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-DRAWN = ("float32", "float64")  # what onnxruntime draws
-
 
 def _drawn(
-    op: Context, what: str, op_type: str, shape: Sequence[Dim], dtype: str, **how: Attribute
-) -> Value:
-    """Return numbers that ONNX draws, of a shape."""
-    outermost = op._outermost
-    outermost.random[f"{what} {len(outermost.random)}"] = what
-    to = dtype if dtype in DRAWN else "float32"
-    attributes: dict[str, Attribute] = {"dtype": element_type(to), **how}
-    dims = tuple(shape)
-    if dims and all(isinstance(n, int) for n in dims) and op.is_outermost:
-        known = [int(n) for n in dims if isinstance(n, int)]
-        (made,) = op.node(op_type, [], [(to, dims)], attributes={"shape": known, **attributes})
-    else:
-        filled = op.emit("ConstantOfShape", op.vector(dims), dtype="float32", shape=dims)
-        # Drawn anew in each round of a loop, whatever the shape is made of.
-        like = replace(filled, is_constant=False)
-        (made,) = op.node(f"{op_type}Like", [like], [(to, dims)], attributes=attributes)
-    return op.cast(made, dtype)
+    op: Context, what: str, op_type: str, shape: Sequence[Dim], dtype: str,
+    distribution: Mapping[str, Attribute],
+) -> Value:  # fmt: skip
+    record(op, what)
+    return draw(op, op_type, shape, lambda: op.vector(tuple(shape)), dtype, distribution)
 
 
 def uniform_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
-    """Return numbers from 0 to 1."""
-    return _drawn(op, what, "RandomUniform", shape, dtype, low=0.0, high=1.0)
+    """Return uniform numbers from 0 to below 1."""
+    return _drawn(op, what, "RandomUniform", shape, dtype, UNIFORM)
 
 
 def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
-    """Return normal numbers."""
-    return _drawn(op, what, "RandomNormal", shape, dtype, mean=0.0, scale=1.0)
+    """Return standard normal numbers."""
+    return _drawn(op, what, "RandomNormal", shape, dtype, NORMAL)
 
 
 @aten("rand", "rand.generator")
@@ -75,10 +67,8 @@ def randn_like(op: Context, self: Value, dtype: str | None = None) -> Value:
 
 def _whole(op: Context, what: str, low: Int, high: Int, shape: Sequence[Dim], dtype: str) -> Value:
     shares = uniform_of(op, what, shape, "float64")
-    first = op.scalar(low, "int64")
-    count = op.cast(op.sub(op.scalar(high, "int64"), first), "float64")
-    steps = op.cast(op.unary("Floor", op.mul(shares, count)), "int64")
-    return op.cast(op.add(steps, first), dtype)
+    bounds = op.scalar(low, "int64"), op.scalar(high, "int64")
+    return scale_to_integers(op, shares, *bounds, dtype)
 
 
 @aten("randint", "randint.generator")
@@ -170,13 +160,9 @@ def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = 
     if num_samples != 1 and not replacement:
         raise Unsupported("several draws without replacement")
     x = op.unsqueeze(self, [0]) if self.rank == 1 else self
-    outermost = op._outermost
-    outermost.random[f"multinomial {len(outermost.random)}"] = "multinomial"
-    logs = replace(op.outer(op.unary("Log", op.cast(x, "float32"))), is_constant=False)
-    (made,) = op.node(
-        "Multinomial", [logs], [("int64", (x.shape[0], num_samples))],
-        attributes={"dtype": element_type("int64"), "sample_size": num_samples},
-    )  # fmt: skip
+    record(op, "multinomial")
+    logarithms = op.unary("Log", op.cast(x, "float32"))
+    made = draw_classes(op, logarithms, num_samples, "int64")
     return op.squeeze(made, [0]) if self.rank == 1 else made
 
 

@@ -5,6 +5,7 @@ Spec: https://github.com/pytorch/vision/tree/v0.24.1/torchvision/csrc/ops/cpu
 
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.nms import suppress
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, windows
 from converter.lower.torch.table import aten
@@ -14,14 +15,9 @@ from converter.lower.values import Value
 
 @aten("torchvision.nms")
 def nms(op: Context, dets: Value, scores: Value, iou_threshold: float) -> Value:
-    """The numbers of boxes that overlap no better one, the best first."""
-    boxes = op.unsqueeze(op.cast(dets, "float32"), [0])
-    inputs = [
-        op.outer(boxes), op.outer(op.unsqueeze(op.cast(scores, "float32"), [0, 1])),
-        op.size(dets, 0), op.constant([iou_threshold], "float32"),
-    ]  # fmt: skip
-    found = op.node("NonMaxSuppression", inputs, [("int64", (None, 3))])[0]
-    return op.named(op.squeeze(op.slice(found, [1], [2], [3]), [1]))
+    """Indices of the boxes kept by non-maximum suppression, by descending score."""
+    iou = op.constant(iou_threshold, "float32")
+    return op.named(suppress(op, dets, scores, op.size(dets, 0), iou))
 
 
 @aten("torchvision.roi_align", "torchvision._roi_align_forward")
