@@ -1,4 +1,4 @@
-"""Attention: of one head, additive, of several heads, and of heads in groups.
+"""Attention layers: dot-product, additive, multi-head and grouped-query.
 
 Masks are applied as each version of Keras does, which shows in rows that are fully masked: Keras 3
 yields zeros where it computes the scores itself, and the mean of the values elsewhere.
@@ -31,7 +31,7 @@ LOWEST = -3.38953e38 * 0.7  # what Keras gives scores that a mask hides, in floa
 
 
 def mask_list(mask: Masks, count: int) -> list[Value | None]:
-    """Return the masks of so many inputs, None where there is none."""
+    """Return the masks of `count` inputs, None for an input without a mask."""
     found = [mask] if isinstance(mask, Value | None) else list(mask)
     return [*found, *[None] * (count - len(found))]
 
@@ -43,7 +43,7 @@ def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
         op: Builder.
         mask: [batch, query axes, key axes], of as many or fewer axes than the scores.
         rank: Of the scores.
-        heads: Where their heads stand, from the end.
+        heads: Axis of their heads, negative.
     """
     missing = rank - mask.rank
     if missing <= 0:
@@ -61,7 +61,7 @@ def attended(
     op: Builder, scores: Value, value: Value, masks: Sequence[Value | None], *,
     query: Value, causal: bool, return_scores: bool,
 ) -> Masked:  # fmt: skip
-    """Return softmax(scores) @ value, without what is masked.
+    """Return softmax(scores) @ value, with masks applied.
 
     Args:
         op: Builder.
@@ -69,15 +69,15 @@ def attended(
         value: [..., S, V].
         masks: Of query and value: [..., T] and [..., S].
         query: [..., T, D]; its axis of steps gives T.
-        causal: Whether a step sees only the steps up to it.
-        return_scores: Whether the shares are an output of their own.
+        causal: Whether a step attends only to the steps up to it.
+        return_scores: Whether the weights of attention are a second output.
     """
     query_mask, value_mask = masks[0], masks[1]
     seen = None if value_mask is None else op.unsqueeze(value_mask, [-2])
     if causal:
         seen = both(op, seen, causal_mask(op, query, value))
     if seen is not None:
-        # So far away from zero, halves are all the same: as if there were no scores.
+        # So far from zero, all scores of float16 and bfloat16 round to one number.
         half = scores.dtype in HALVES
         scores = op.where(seen, scores, -65504.0 if half else op.sub(scores, 1e9))
     shares = op.softmax(scores, -1)
@@ -94,7 +94,7 @@ def attention(
     causal: bool = False, mask: Masks = None, return_attention_scores: bool = False,
     use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """softmax(query @ key) @ value, or of summed tanh(query + key); scaled, masked, causal."""
+    """softmax(query @ key.T) @ value, or with scores sum(tanh(query + key)); scaled, masked."""
     del dropout, seed  # for training
     key = value if key is None else key
     scale = w["scale"] if use_scale else None
@@ -145,10 +145,10 @@ def dot_product(
         query: [B, T, N, H].
         key: [B, S, N, H], or of fewer heads, each for several of the query's.
         value: [B, S, N, V].
-        scale: Of the products.
-        bias: Added to them; [B, N, T, S].
-        mask: True where the query may look; likewise.
-        causal: Whether a step of the query sees only the steps up to it.
+        scale: Factor of the products.
+        bias: Added to the scores, [B, N, T, S].
+        mask: True where a query attends to a key; of the same shape.
+        causal: Whether a query attends only to the keys up to its own index.
     """
     order = [0, 2, 1, 3]
     q, k, v = (op.transpose(x, order) for x in (query, key, value))
@@ -162,17 +162,17 @@ def dot_product(
 def shares_of(
     op: Builder, scores: Value, mask: Value | None, axes: int, robust: bool | None
 ) -> Value:
-    """Return Keras's softmax of scores over their last axes, masked where there is a mask.
+    """Return the softmax of scores over their last axes, masked as Keras does.
 
     Args:
         op: Builder.
         scores: [..., query axes, key axes].
-        mask: True where the query may look.
+        mask: True where a query attends to a key.
         axes: How many key axes there are.
-        robust: Keras 2's argument; None for Keras 3, which leaves zeros where all is masked.
+        robust: Argument of Keras 2; None for Keras 3, where rows fully masked are zeros.
     """
     if mask is not None:
-        # So far away from zero, halves are all the same: as if there were no scores.
+        # So far from zero, all scores of float16 and bfloat16 round to one number.
         half = scores.dtype in HALVES
         lowest = -1e9 if not half else -3e4 if robust is None else -65504.0 / 2
         least = op.constant(lowest, scores.dtype)
@@ -185,7 +185,7 @@ def shares_of(
 
 
 def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
-    """Return x [..., D] times a kernel [D, N, H], in N heads of H."""
+    """Return the product of x [..., D] and a kernel [D, N, H]: [..., N, H]."""
     kernel = w["kernel"]
     *_, heads, size = kernel.shape
     width = total((heads, size))
@@ -195,7 +195,7 @@ def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
 
 
 def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
-    """Return x [..., N, V] times a kernel [N, V, *out], as [..., *out]."""
+    """Return the product of x [..., N, V] and a kernel [N, V, *out]: [..., *out]."""
     kernel = w["kernel"]
     out = kernel.shape[2:]
     depth, width = total(kernel.shape[:2]), total(out)
@@ -207,7 +207,7 @@ def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a layer of several heads is called with, whatever way it was written."""
+    """The arguments of a call of a multi-head layer."""
 
     query: Value
     value: Value
@@ -225,7 +225,7 @@ NAMES = (
 
 
 def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
-    """Return a call's arguments, of which the first ones may stand without their names."""
+    """Return the arguments of a call; the first ones may be positional."""
     count = sum(isinstance(t, Value) for t in tensors[:3])
     own = dict(zip(("query_mask", "value_mask", "key_mask"), mask_list(mask, count), strict=False))
     found = {k: v for k, v in own.items() if v is not None}
@@ -242,7 +242,7 @@ def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
 
 
 def _seen(op: Builder, call: _Call, window: int | None) -> Value | None:
-    """Return [B, T, S] or [T, S]: what all masks of a call let through."""
+    """Return [B, T, S] or [T, S]: where all masks of a call are true."""
     query_mask, value_mask, key_mask = call.masks
     masks = [None if call.seen is None else op.cast(call.seen, "bool")]
     masks.append(None if query_mask is None else op.unsqueeze(query_mask, [-1]))
@@ -265,10 +265,10 @@ def multi_head_attention(
     key_mask: Value | None = None, attention_mask: Value | None = None,
     return_attention_scores: bool = False, use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """Attention of several heads over one axis or several; masked, causal, windowed, gated."""
+    """Multi-head attention over one axis or several; masked, causal, windowed, gated."""
     del value_dim, output_shape, flash_attention, seed  # weights have these shapes
     del num_heads, query_shape, value_shape, key_shape
-    del query_mask  # Keras takes that of the query itself, always
+    del query_mask  # Keras always uses the mask of the query itself
     call = _call(tensors, mask, {
         "value": value, "key": key, "value_mask": value_mask, "key_mask": key_mask,
         "attention_mask": attention_mask, "return_attention_scores": return_attention_scores,
@@ -284,7 +284,7 @@ def _attend_heads(
     op: Builder, w: Roles, call: _Call, width: int, attention_axes: Any, *, window: int | None,
     dropout: float, robust: bool | None, use_bias: bool, use_gate: bool,
 ) -> Masked:  # fmt: skip
-    """Return attention of several heads: projections, scores, values, and the output's product."""
+    """Return multi-head attention with its input and output projections."""
     seen = _seen(op, call, window)
     q, k, v = (
         projected(op, w.below(role), x, use_bias=use_bias)
@@ -306,7 +306,7 @@ def _attend_heads(
 
 
 def _axes(attention_axes: Any, rank: int) -> list[int]:
-    """Return the axes of a query of a rank, heads included, that attention goes over."""
+    """Return the axes that attention goes over, of a query with an axis of heads."""
     if attention_axes is None:
         return list(range(1, rank - 2))
     given = [attention_axes] if isinstance(attention_axes, int) else attention_axes
@@ -317,7 +317,7 @@ def _over_axes(
     op: Builder, query: Value, key: Value, value: Value, mask: Value | None, axes: list[int],
     robust: bool | None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Return the result and the shares of attention over some of the axes.
+    """Return the result and the weights of attention over some of the axes.
 
     Args:
         op: Builder.
@@ -325,7 +325,7 @@ def _over_axes(
         key: The same, with other sizes of the axes that attention goes over.
         value: As the key.
         mask: [B, other axes, query axes, key axes].
-        axes: That attention goes over.
+        axes: Axes that attention goes over.
         robust: See `shares_of`.
     """
     rank, count = query.rank, len(axes)
@@ -371,7 +371,7 @@ def grouped_query_attention(
     key_mask: Value | None = None, attention_mask: Value | None = None,
     return_attention_scores: bool = False, use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """Attention in which several heads of the query share one of key and value."""
+    """Grouped-query attention: several heads of the query share one of key and value."""
     del flash_attention, seed, num_query_heads, num_key_value_heads  # weights have these shapes
     call = _call(tensors, mask, {
         "value": value, "key": key, "query_mask": query_mask, "value_mask": value_mask,

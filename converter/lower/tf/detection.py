@@ -65,7 +65,7 @@ def non_max_suppression_v5(
     sigma = op.number(soft_nms_sigma, "soft_nms_sigma")
     if sigma:
         single = op.cast(boxes, "float32")
-        # However much boxes overlap, they only fade.
+        # Boxes only fade, however much they overlap.
         found, left = suppress_by_rounds(
             op, op.cast(scores, "float32"), max_output_size, op.constant(inf, "float32"),
             op.cast(score_threshold, "float32"), measure_overlaps(op, single), fading=-0.5 / sigma,
@@ -98,7 +98,7 @@ def _count(op: Context, x: Value) -> Value:
 
 
 def _filled_up(op: Context, x: Value, size: Value) -> Value:
-    """Return a vector with zeros behind it, up to a size."""
+    """Return a vector padded with zeros to a size."""
     missing = op.sub(as_vector(op, size, "int64"), op.size(x, 0))
     amounts = op.concat([op.constant([0], "int64"), missing], 0)
     known = op.dims(size)[0]
@@ -128,7 +128,7 @@ def combined_non_max_suppression(
     if shared == 1:
         corners = op.squeeze(boxes, [2])
         asked = by_class
-    else:  # boxes of its own for each class: as many images
+    else:  # each class has its own boxes: they are treated as images
         turned = op.plain(op.transpose(boxes, [0, 2, 1, 3]))
         corners = _joined(op, turned, [None, count, 4], [op.size(turned, 2), 4])
         asked = _joined(op, by_class, [None, 1, count], [1, op.size(by_class, 2)])
@@ -137,7 +137,7 @@ def combined_non_max_suppression(
         as_vector(op, iou_threshold, "float32"), as_vector(op, score_threshold, "float32"),
         dtype="int64", shape=(None, 3),
     )  # fmt: skip
-    # Where they are among all scores: the others are less than anything.
+    # Indices into all scores; every other score becomes minus infinity.
     first, second, third = (op.squeeze(op.slice(found, [1], [i], [i + 1]), [1]) for i in range(3))
     rows, columns = op.size(asked, 1), op.size(asked, 2)
     places = op.add(op.mul(op.add(op.mul(first, rows), second), columns), third)
@@ -178,14 +178,14 @@ def combined_non_max_suppression(
 def _joined(
     op: Context, x: Value, dims: list[Dim], last: list[Value | int], first: Value | None = None
 ) -> Value:
-    """Return a value in a shape of which the last sizes are given; the first is what is left."""
+    """Return a value reshaped to given last sizes; the first is inferred."""
     parts = [op.constant([n], "int64") if isinstance(n, int) else n for n in last]
     start = op.constant([-1], "int64") if first is None else first
     return op.emit("Reshape", x, op.concat([start, *parts], 0), dtype=x.dtype, shape=tuple(dims))
 
 
 def _taken_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Value:
-    """Return boxes by numbers that go through all boxes of each class."""
+    """Return boxes by indices into the boxes of all classes."""
     if shared == 1:
         table = op.squeeze(boxes, [2])
         places = op.elementwise("Mod", numbers, op.size(table, 1))

@@ -1,9 +1,8 @@
-"""Numbers of few bits: fake quantization, quantized and back.
+"""Fake quantization, QuantizeV2 and Dequantize.
 
 TensorFlow rounds halves up or away from zero in most of these, where QuantizeLinear of ONNX rounds
-them to even, and moves bounds so that zero is exact: so they are spelled out. On
-some machines TensorFlow has oneDNN quantize (MIN_FIRST, and SCALED with halves to the even one),
-which may give the neighbouring integer; this is what its own kernels compute.
+them to even, and moves bounds so that zero is exact. So the formulas of its own kernels are spelled
+out; oneDNN, which TensorFlow uses on some machines, may give the neighbouring integer.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (fake_quant_ops_functor.h, quantize_and_dequantize_op.h, quantize_op.cc, dequantize_op.cc)
 """
@@ -21,7 +20,7 @@ MOST = float(np.finfo(np.float32).max)
 
 
 def away(op: Context, x: Value) -> Value:
-    """Return the nearest integers, of two the one farther from zero."""
+    """Return x rounded to integers, halves away from zero."""
     return Numbers(op, x).rounded().value
 
 
@@ -33,7 +32,7 @@ def fake_quant_args(
     op: Context, inputs: Value, /, *, min: float = -6.0, max: float = 6.0, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization between two bounds, and back."""
+    """Numbers quantized between two bounds and back."""
     return fake_quantize(
         op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
     )
@@ -44,7 +43,7 @@ def fake_quant_vars(
     op: Context, inputs: Value, min: Value, max: Value, /, *, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization between bounds, by channel or not, and back."""
+    """Numbers quantized between bounds and back, by tensor or by channel."""
     return fake_quantize(
         op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
     )
@@ -54,7 +53,7 @@ def fake_quant_vars(
 
 
 def _by_axis(op: Context, bound: Value, x: Value, axis: int) -> Value:
-    """Return bounds of slices along an axis so that they are broadcast, or a scalar."""
+    """Return bounds shaped to be broadcast along an axis, or as a scalar."""
     if axis < 0:
         return op.reshape(bound, ()) if bound.rank else bound
     return op.unsqueeze(bound, list(range(1, x.rank - axis))) if axis < x.rank - 1 else bound
@@ -109,7 +108,7 @@ def quantize_and_dequantize(
     op: Context, input: Value, /, *, signed_input: bool = True, num_bits: int = 8,
     range_given: bool = False, input_min: float = 0.0, input_max: float = 0.0,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization, and back; the bounds are attributes."""
+    """Numbers quantized and back; the bounds are attributes."""
     bounds = None
     if range_given:
         bounds = (op.constant(input_min, input.dtype), op.constant(input_max, input.dtype))
@@ -125,7 +124,7 @@ def quantize_and_dequantize_v2(
     signed_input: bool = True, num_bits: int = 8, range_given: bool = False,
     round_mode: str = "HALF_TO_EVEN", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization, and back."""
+    """Numbers quantized and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=num_bits, round_mode=round_mode, narrow_range=narrow_range, axis=axis,
@@ -138,7 +137,7 @@ def quantize_and_dequantize_v3(
     signed_input: bool = True, range_given: bool = True, narrow_range: bool = False,
     axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization to a given number of bits, and back."""
+    """Numbers quantized to a number of bits and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=op.int(num_bits, "a number of bits"), round_mode="HALF_TO_EVEN",
@@ -155,7 +154,7 @@ def quantize_v2(
     mode: str = "MIN_COMBINED", round_mode: str = "HALF_AWAY_FROM_ZERO",
     narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01,
 ) -> list[Value]:  # fmt: skip
-    """Integers that stand for numbers between two bounds, and the bounds."""
+    """Numbers between two bounds quantized to integers, and the bounds."""
     dtype = QUANTIZED[node.attribute("T")]
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     size = low.size().most(high.size()).most(1.0)
@@ -192,7 +191,7 @@ def _flat(op: Context, bound: Numbers, axis: int) -> Value:
 
 
 def stepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return numbers as steps from the lower of two bounds, as numbers still."""
+    """Return numbers quantized between two bounds (MIN_FIRST), in float32."""
     first, last = bounds_of(dtype)
     apart = high - low
     inverse = (float(last - first) / apart.to("float64")).to("float32")
@@ -208,7 +207,7 @@ def dequantize(
     op: Context, input: Value, min_range: Value, max_range: Value, /, *, node: Node,
     mode: str = "MIN_COMBINED", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """The numbers that integers stand for."""
+    """Quantized integers as numbers."""
     kind = node.attribute("dtype", "float32")
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     first, last = bounds_of(input.dtype)
@@ -228,7 +227,7 @@ def dequantize(
 
 
 def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return what steps from the lower of two bounds stand for."""
+    """Return the numbers that integers between two bounds stand for (MIN_FIRST)."""
     first, last = bounds_of(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")
     rounded = (low / scale).rounded() * scale

@@ -1,9 +1,9 @@
-"""Random numbers.
+"""Random numbers, stateful and stateless.
 
-What TensorFlow draws from a state differs from run to run, or from session to session: here it is
-ONNX's numbers of the same distribution, seeded where TensorFlow's are, and the graph says so
-(`Graph.random`). What it draws from a seed alone is a function of that seed: those numbers are
-computed here, exactly, where the seed and the shape are known, and are a gap where not.
+Stateful numbers differ from run to run or from session to session: ONNX draws others of the same
+distribution, seeded where TensorFlow's are (`converter.lower.ops.random`). Stateless numbers are a
+function of their seed: they are constants, exactly TensorFlow's, where seed and shape are known,
+and not supported elsewhere.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
@@ -29,7 +29,7 @@ from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-MOST = 1 << 22  # numbers that are drawn while a graph is lowered
+MOST = 1 << 22  # elements of a constant of random numbers
 PHILOX, AUTO = 1, 3  # algorithms
 
 
@@ -54,7 +54,7 @@ def _drawn(
 def random_uniform(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Numbers from 0 to 1: others than TensorFlow's."""
+    """Uniform numbers from 0 to 1; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
     return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
 
@@ -63,7 +63,7 @@ def random_uniform(
 def random_standard_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Normal numbers: others than TensorFlow's."""
+    """Standard normal numbers; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
     return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
 
@@ -72,7 +72,7 @@ def random_standard_normal(
 def truncated_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
+    """Standard normal numbers within 2 of zero; not the numbers that TensorFlow draws."""
     bound = erf(sqrt(2.0))
     shares = _drawn(
         op, "RandomUniform", shape, "float64", node, seed, seed2, {"low": -bound, "high": bound}
@@ -85,7 +85,7 @@ def random_uniform_int(
     op: Context, shape: Value, minval: Value, maxval: Value, /, *,
     seed: int = 0, seed2: int = 0, node: Node,
 ) -> Value:  # fmt: skip
-    """Integers from one to below another: others than TensorFlow's."""
+    """Integers from minval to below maxval; not the numbers that TensorFlow draws."""
     shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
     return scale_to_integers(op, shares, minval, maxval, minval.dtype)
 
@@ -94,7 +94,7 @@ def random_uniform_int(
 def random_shuffle(
     op: Context, value: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Rows in any order: another one than TensorFlow's."""
+    """Rows in a random order; not the order that TensorFlow draws."""
     if value.rank == 0:
         return value
     count = op.size(value, 0)
@@ -109,7 +109,7 @@ def random_shuffle(
 def multinomial(
     op: Context, logits: Value, num_samples: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Numbers of classes, drawn by their shares: others than TensorFlow's."""
+    """Indices of classes drawn by logits; not the indices that TensorFlow draws."""
     count = op.int(num_samples, "num_samples")
     record(op, node.op, op.at)
     return draw_classes(
@@ -177,29 +177,29 @@ def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, t
 
 
 DISTRIBUTIONS = (
-    ("StatelessRandomUniform", "Numbers from 0 to 1", _uniform, "float32"),
+    ("StatelessRandomUniform", "Uniform numbers from 0 to 1", _uniform, "float32"),
     ("StatelessRandomNormal", "Normal numbers", _normal, "float32"),
-    ("StatelessTruncatedNormal", "Normal numbers nearer than 2", _truncated, "float32"),
+    ("StatelessTruncatedNormal", "Normal numbers within 2 of zero", _truncated, "float32"),
     ("StatelessRandomUniformFullInt", "Integers", _full, "uint64"),
 )
-KNOWN = "by a seed that is known: TensorFlow's own"
+KNOWN = "of a constant seed, as TensorFlow draws them"
 
 
-@tf_op(*(Variant(n, f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+@tf_op(*(Variant(n, f"{what} {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
 def draw_by_seed(
     op: Context, shape: Value, seed: Value, /, *, draw: Draw, kind: str, node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers, by a seed that is known: TensorFlow's own."""
+    """Random numbers of a constant seed, as TensorFlow draws them."""
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
 
 
-@tf_op(*(Variant(f"{n}V2", f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+@tf_op(*(Variant(f"{n}V2", f"{what} {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
 def draw_by_key(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, draw: Draw, kind: str,
     node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers, by a key and a counter that are known: TensorFlow's own."""
+    """Random numbers of a constant key and counter, as TensorFlow draws them."""
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
 
@@ -208,7 +208,7 @@ def draw_by_key(
 def stateless_random_uniform_int(
     op: Context, shape: Value, seed: Value, minval: Value, maxval: Value, /
 ) -> Value:
-    """Integers from one to below another, by a seed that is known: TensorFlow's own."""
+    """Integers from minval to below maxval of a constant seed, as TensorFlow draws them."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, minval.dtype, _between(low, high))
@@ -219,7 +219,7 @@ def stateless_random_uniform_int_v2(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, minval: Value,
     maxval: Value, /,
 ) -> Value:  # fmt: skip
-    """Integers from one to below another, by a key that is known: TensorFlow's own."""
+    """Integers from minval to below maxval of a constant key, as TensorFlow draws them."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, minval.dtype, _between(low, high))
@@ -227,7 +227,7 @@ def stateless_random_uniform_int_v2(
 
 @tf_op("StatelessRandomGetKeyCounter", outputs=("key", "counter"))
 def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]:
-    """The key and the counter that a known seed stands for."""
+    """The key and the counter of a constant seed."""
     key, counter = _of_seed(op, seed)
     return [
         op.constant(np.array([key], np.uint64)), op.constant(np.array(counter, np.uint64))
@@ -236,11 +236,11 @@ def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]
 
 @tf_op("StatelessRandomGetAlg")
 def stateless_random_get_alg(op: Context) -> Value:
-    """The algorithm that a CPU draws by: Philox."""
+    """The algorithm of the CPU: Philox."""
     return op.constant(PHILOX, "int32")
 
 
 @tf_op("StatelessRandomGetKeyCounterAlg", outputs=("key", "counter", "alg"))
 def stateless_random_get_key_counter_alg(op: Context, seed: Value, /) -> list[Value]:
-    """The key, the counter and the algorithm of a known seed."""
+    """The key, the counter and the algorithm of a constant seed."""
     return [*stateless_random_get_key_counter(op, seed), stateless_random_get_alg(op)]

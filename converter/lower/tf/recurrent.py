@@ -1,8 +1,8 @@
-"""Recurrent layers and cells that are one op: cuDNN's, BlockLSTM, GRUBlockCell.
+"""Recurrent layers and cells that are one op: BlockLSTM, GRUBlockCell, CudnnRNN.
 
-BlockLSTM's gates stand in the order i, c, f, o, and from its second version on i, f, c, o. cuDNN's
-are i, f, c, o and r, z, h: first all matrices, [units, features] each, those of the input before
-those of the state, layer by layer and way by way; then all biases in the same order.
+The gates of BlockLSTM are in the order i, c, f, o, from its second version on i, f, c, o; those of
+cuDNN are i, f, c, o and r, z, h. The weights of cuDNN are one vector: first all matrices, each
+[units, features], of the input before those of the state, by layer and direction; then the biases.
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/BlockLSTM and CudnnRNNV3,
 https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html#cudnngetrnnweightparams
 """
@@ -39,8 +39,8 @@ class Block:
         w: [features + units, 4 * units].
         b: [4 * units].
         peepholes: For i, f and o, [units] each, or none.
-        order: Places of i, c, f and o among the gates.
-        forget_bias: What is added to the forget gate.
+        order: Indices of i, c, f and o among the gates.
+        forget_bias: Added to the forget gate.
         clip: Bound of the state, or zero for none.
     """
 
@@ -133,7 +133,7 @@ def _over_steps(
 
 
 def _counting(op: Context, x: Value, most: Value) -> Value | None:
-    """Return which steps count, [steps, 1, 1], or None for all; the others yield zeros."""
+    """Return the mask of steps within the length, [steps, 1, 1], or None for all."""
     known, steps = op.static(most), x.shape[0]
     if known is not None and isinstance(steps, int) and int(known) >= steps:
         return None
@@ -202,7 +202,7 @@ def cudnn_rnn(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
+    """Stacked recurrent layers of cuDNN over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -218,7 +218,7 @@ def cudnn_rnn_v2(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
+    """Stacked recurrent layers of cuDNN over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -235,7 +235,7 @@ def cudnn_rnn_v3(
     direction: str = "unidirectional", dropout: float = 0.0, seed: int = 0, seed2: int = 0,
     num_proj: int = 0, is_training: bool = True, time_major: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's over sequences of several lengths."""
+    """Stacked recurrent layers of cuDNN over sequences of different lengths."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -252,10 +252,10 @@ def cudnn_rnn_v3(
 
 
 class _Layers:
-    """Layers that cuDNN runs at once.
+    """The stacked layers of one cuDNN op.
 
     Raises:
-        Unsupported: A size is not known, or is none that the weights have.
+        Unsupported: A size is not known, or does not fit the weights.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class _Layers:
             raise Unsupported(f"{size} weights where {self._total} are expected")
 
     def run(self, lengths: Value | None) -> list[Value]:
-        """Return the outputs, and the states after them; without a second one what came in."""
+        """Return the outputs and the last states; the second state is the input where unused."""
         op, x = self._op, self._x
         matrices = 0
         biases = self._total - self._layers * self._ways * 2 * self._gates * self._units
@@ -345,7 +345,7 @@ class _Layers:
 
 
 def params_size(mode: str, ways: int, layers: int, units: int, features: int) -> int:
-    """Return how many numbers the weights of cuDNN's layers are."""
+    """Return the number of elements of cuDNN's weights."""
     gates = len(MODES[mode][1])
     total = 0
     for layer in range(layers):
@@ -360,7 +360,7 @@ def cudnn_params_size(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0, node: Node,
 ) -> Value:  # fmt: skip
-    """How many numbers the weights of cuDNN's layers are."""
+    """The number of elements of cuDNN's weights."""
     del dropout, seed, seed2
     if num_proj:
         raise Unsupported("num_proj")
@@ -378,7 +378,7 @@ def cudnn_canonical_to_params(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0,
 ) -> Value:  # fmt: skip
-    """The weights of cuDNN's layers in a row: all matrices, then all biases."""
+    """The weights of cuDNN as one vector: all matrices, then all biases."""
     del num_layers, num_units, input_size, dropout, seed, seed2, rnn_mode, direction
     del num_params, num_params_weights, num_params_biases
     if num_proj or input_mode == "skip_input":

@@ -1,4 +1,4 @@
-"""Attention: softmax(q @ k.T * scale + mask) @ v.
+"""Scaled dot-product attention: softmax(q @ k.T * scale + mask) @ v.
 
 Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_dot_product_attention.html
 """
@@ -42,7 +42,7 @@ def flash_attention_for_cpu(
     op: Context, query: Value, key: Value, value: Value, dropout_p: float = 0.0,
     is_causal: bool = False, attn_mask: Value | None = None, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
-    """softmax(q @ k.T * scale + mask) @ v; what only training reads is left out."""
+    """softmax(q @ k.T * scale + mask) @ v; outputs for training are left out."""
     return [
         scaled_dot_product_attention(op, query, key, value, attn_mask, dropout_p, is_causal, scale)
     ]
@@ -53,7 +53,7 @@ def flash_attention(
     op: Context, query: Value, key: Value, value: Value, dropout_p: float = 0.0,
     is_causal: bool = False, return_debug_mask: bool = False, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
-    """softmax(q @ k.T * scale) @ v; what only training reads is left out."""
+    """softmax(q @ k.T * scale) @ v; outputs for training are left out."""
     del return_debug_mask
     return [scaled_dot_product_attention(op, query, key, value, None, dropout_p, is_causal, scale)]
 
@@ -64,7 +64,7 @@ def efficient_attention(
     compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
-    """softmax(q @ k.T * scale + mask) @ v; what only training reads is left out."""
+    """softmax(q @ k.T * scale + mask) @ v; outputs for training are left out."""
     del compute_log_sumexp, return_debug_mask
     return [
         scaled_dot_product_attention(op, query, key, value, attn_bias, dropout_p, is_causal, scale)
@@ -77,10 +77,10 @@ def attention_math(
     dropout_p: float = 0.0, is_causal: bool = False, dropout_mask: Value | None = None,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """softmax(q @ k.T * scale + mask) @ v; what only training reads is left out."""
+    """softmax(q @ k.T * scale + mask) @ v; outputs for training are left out."""
     if dropout_mask is not None:
         raise Unsupported("dropout in attention")
-    if attn_mask is not None:  # truth values are ones and zeros to this op, and are added
+    if attn_mask is not None:  # this op adds booleans, as ones and zeros
         attn_mask = op.cast(attn_mask, query.dtype)
     return [
         scaled_dot_product_attention(

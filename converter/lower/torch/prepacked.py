@@ -1,4 +1,4 @@
-"""Layers as torch packs them for telephones: products and convolutions held between bounds.
+"""XNNPACK-prepacked Linear and Conv2d (mobile), with output clamping.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/xnnpack/RegisterOpContextClass.cpp
 """
@@ -20,13 +20,13 @@ class Layer:
     """The weights of a packed layer.
 
     Attributes:
-        weight: As the layer's module has it.
-        bias: Likewise.
-        spaced: Stride, padding and dilation of a convolution; none for a product.
-        more: Output padding of a transposed convolution; none for others.
+        weight: Weight of the module.
+        bias: Bias of the module.
+        spaced: Stride, padding and dilation of a convolution; empty for a Linear.
+        more: Output padding of a transposed convolution; empty for others.
         groups: Of a convolution.
-        low: The least that it yields.
-        high: The most.
+        low: Lower bound of the output.
+        high: Upper bound of the output.
     """
 
     weight: Value
@@ -63,7 +63,7 @@ def linear_clamp_prepack(
     op: Context, weight: Value, bias: Value | None = None, output_min: float | None = None,
     output_max: float | None = None,
 ) -> Layer:  # fmt: skip
-    """A product's weights, packed."""
+    """The weights of a Linear, packed."""
     del op
     return Layer(weight, bias, low=_bound(output_min), high=_bound(output_max))
 
@@ -73,7 +73,7 @@ def conv2d_clamp_prepack(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints, dilation: Ints,
     groups: int, output_min: float | None = None, output_max: float | None = None,
 ) -> Layer:  # fmt: skip
-    """A convolution's weights, packed."""
+    """The weights of a convolution, packed."""
     del op
     named = (("a stride", stride), ("padding", padding), ("a dilation", dilation))
     spaced = tuple(tuple(numbers(n, 2, what)) for what, n in named)
@@ -87,7 +87,7 @@ def conv2d_transpose_clamp_prepack(
     output_padding: Ints, dilation: Ints, groups: int, output_min: float | None = None,
     output_max: float | None = None,
 ) -> Layer:  # fmt: skip
-    """A transposed convolution's weights, packed."""
+    """The weights of a transposed convolution, packed."""
     plain = conv2d_clamp_prepack(
         op, weight, bias, stride, padding, dilation, groups, output_min, output_max
     )
@@ -97,14 +97,14 @@ def conv2d_transpose_clamp_prepack(
 
 @aten("prepacked.linear_clamp_run")
 def linear_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """X @ weight.T + bias, held between two bounds."""
+    """`x @ weight.T + bias`, clamped."""
     layer = _layer(weights)
     return _held(op, linear(op, x, layer.weight, layer.bias), layer)
 
 
 @aten("prepacked.conv2d_clamp_run")
 def conv2d_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """Cross-correlation of images, held between two bounds."""
+    """Cross-correlation of images, clamped."""
     layer = _layer(weights)
     stride, padding, dilation = layer.spaced
     made = convolve(
@@ -116,7 +116,7 @@ def conv2d_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
 
 @aten("prepacked.conv2d_transpose_clamp_run")
 def conv2d_transpose_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """The transpose of cross-correlation of images, held between two bounds."""
+    """Transposed convolution of images, clamped."""
     layer = _layer(weights)
     stride, padding, dilation = layer.spaced
     made = transposed(

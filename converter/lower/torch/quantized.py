@@ -1,7 +1,7 @@
-"""Quantized layers: between a rounding of what they are given and one of what they yield.
+"""Quantized layers: float layers between DequantizeLinear and QuantizeLinear.
 
-torch adds integers up, and rounds their sum; the graph adds the numbers that they stand for up. The
-same integer comes out of both, or the next one where a sum lies half-way between two.
+torch sums integers and rounds the sum; the graph sums the numbers that they stand for. Results are
+equal, or differ by one integer where a sum lies half-way between two.
 Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native/quantized
 """
 
@@ -33,7 +33,7 @@ from converter.lower.values import Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What yields numbers that the tensor has, or zero: they are at the same distances.
+# Ops whose results are elements of the tensor, or zero: scale and zero point stay.
 KEEPING = frozenset((
     "alias", "chunk", "clone", "contiguous", "detach", "dropout", "expand", "feature_dropout",
     "flatten", "flip", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow",
@@ -42,12 +42,12 @@ KEEPING = frozenset((
     "unflatten", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "view",
     "adaptive_max_pool2d", "quantized_max_pool2d", "native_channel_shuffle",
 ))  # fmt: skip
-# What yields others, rounded to those distances.
+# Ops whose results are requantized by the scale and zero point of the tensor.
 ROUNDED = frozenset((
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "mean", "upsample_bilinear2d", "upsample_linear1d", "leaky_relu", "elu",
 ))  # fmt: skip
-# What yields numbers between bounds that are known: their scale and zero, as torch has them.
+# Ops whose results have known bounds: their scale and zero point in torch.
 BOUNDED = {
     "sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128),
 }  # fmt: skip
@@ -55,7 +55,7 @@ OWN: dict[str, Callable[..., Any]] = {}
 
 
 def own(*names: str) -> Callable[[F], F]:
-    """Enter what ops do with quantized tensors that is neither of these."""
+    """Enter the handlers of other ops for quantized tensors."""
 
     def enter(function: F) -> F:
         for name in names:
@@ -66,10 +66,10 @@ def own(*names: str) -> Callable[[F], F]:
 
 
 def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
-    """Return what an op yields, of which any argument is quantized.
+    """Return the result of an op with a quantized argument.
 
     Raises:
-        Unsupported: We do not have it for quantized tensors.
+        Unsupported: The op has no form for quantized tensors.
     """
     base = row.name.partition(".")[0]
     if base == "quantized":
@@ -108,7 +108,7 @@ def _requantized(op: Context, made: ProgramValue, like: QuantizedTensor) -> Quan
 def quantize_per_tensor(
     op: Context, self: Value, scale: float, zero_point: int, dtype: str
 ) -> Value:
-    """The nearest of numbers at equal distances."""
+    """Numbers quantized by a scale and a zero point."""
     return quantize(op, self, scale, zero_point, dtype)
 
 
@@ -116,7 +116,7 @@ def quantize_per_tensor(
 def quantize_by_tensors(
     op: Context, self: Value, scale: Value, zero_point: Value, dtype: str
 ) -> Value:
-    """The nearest of numbers at equal distances, which tensors say."""
+    """Numbers quantized by a scale and a zero point that are tensors."""
     known = [op.array(x) for x in (scale, zero_point)]
     if known[0] is None or known[1] is None:
         raise Unsupported("a scale that is computed from the inputs")
@@ -126,7 +126,7 @@ def quantize_by_tensors(
 @own("dequantize")
 @aten("dequantize.self", "dequantize.tensor")
 def dequantize(op: Context, self: Value) -> Value:
-    """The numbers that a quantized tensor stands for."""
+    """The numbers of a quantized tensor."""
     del op
     return numbers(self)
 
@@ -143,7 +143,7 @@ def int_repr(op: Context, self: Value) -> Value:
 @own("q_scale")
 @aten("q_scale")
 def q_scale(op: Context, self: Value) -> float:
-    """The distance between two numbers of a quantized tensor."""
+    """The scale of a quantized tensor."""
     del op
     if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the scale of what has none, or several")
@@ -153,7 +153,7 @@ def q_scale(op: Context, self: Value) -> float:
 @own("q_zero_point")
 @aten("q_zero_point")
 def q_zero_point(op: Context, self: Value) -> int:
-    """The integer that stands for zero in a quantized tensor."""
+    """The zero point of a quantized tensor."""
     del op
     if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the zero of what has none, or several")
@@ -165,7 +165,7 @@ def _clamped(
     op: Context, self: QuantizedTensor, min: Scalar | None = None, max: Scalar | None = None,
     min_val: Scalar = -1, max_val: Scalar = 1,
 ) -> Value:  # fmt: skip
-    """Hold between bounds that are rounded as the numbers are."""
+    """Clamp to bounds that are quantized like the tensor."""
     given = (min_val, max_val) if min is None and max is None else (min, max)
     bounds = [None if n is None else _nearest(self, n) for n in given]
     return self.moved(op.clip(self.real, *bounds))
@@ -196,7 +196,7 @@ def _packed(value: ProgramValue) -> Packed:
 def quantized_linear(
     op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantized product with weights; with `relu`, what is above zero of it."""
+    """A quantized Linear, with `relu` where the name has it."""
     packed = _packed(weights)
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
     if rectified:
@@ -206,7 +206,7 @@ def quantized_linear(
 
 def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
     x, weight = numbers(x), numbers(packed.weight)
-    if weight.rank != rank + 2:  # torch keeps kernels of one axis as those of two
+    if weight.rank != rank + 2:  # torch stores 1-d kernels as 2-d ones
         weight = op.squeeze(weight, [2])
     spaced = {"stride": packed.stride[-rank:], "dilation": packed.dilation[-rank:],
               "padding": packed.padding[-rank:], "groups": packed.groups, "rank": rank}  # fmt: skip
@@ -231,7 +231,7 @@ def convolution(
     rank: int,
     rectified: bool,
 ) -> Value:
-    """A quantized convolution; with `relu`, what is above zero of it."""
+    """A quantized convolution, with `relu` where the name has it."""
     made = _convolved(op, qx, _packed(packed_weight), rank)
     if rectified:
         made = activation.relu(op, made)
@@ -240,14 +240,14 @@ def convolution(
 
 @aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
 def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Packed:
-    """Weights as a quantized product takes them."""
+    """The weights of a quantized Linear, packed."""
     del op
     return Packed(weight, bias)
 
 
 @aten("quantized.linear_unpack", "quantized.linear_unpack_fp16")
 def linear_unpack(op: Context, weights: ProgramValue) -> list[ProgramValue]:
-    """The weights of a quantized product, and its bias."""
+    """The weight and the bias of a quantized Linear."""
     del op
     packed = _packed(weights)
     return [packed.weight, packed.bias]
@@ -265,7 +265,7 @@ def prepack(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints, dilation: Ints,
     groups: int,
 ) -> Packed:  # fmt: skip
-    """Weights of a convolution, as its op takes them."""
+    """The weights of a convolution, packed."""
     del op
     steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
     return Packed(weight, bias, steps, around, spaces, groups=groups)
@@ -276,7 +276,7 @@ def prepack_transposed(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
     output_padding: Ints, dilation: Ints, groups: int,
 ) -> Packed:  # fmt: skip
-    """Weights of a transposed convolution, as its op takes them."""
+    """The weights of a transposed convolution, packed."""
     del op
     steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
     more = _known(output_padding)
@@ -296,7 +296,7 @@ def combine(
     op: Context, qa: Value, qb: Value, scale: float, zero_point: int, *, op_type: str,
     rectified: bool,
 ) -> Value:  # fmt: skip
-    """Two quantized tensors, element by element; with `relu`, what is above zero."""
+    """Sum or product of quantized tensors, with `relu` where the name has it."""
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
     if rectified:
         made = activation.relu(op, made)
@@ -305,7 +305,7 @@ def combine(
 
 @aten("quantized.mul_scalar", "quantized.mul.Scalar")
 def mul_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantized tensor times a number: the same integers, at other distances."""
+    """A quantized tensor times a number: the same integers with another scale."""
     if not isinstance(qa, QuantizedTensor) or not b > 0:
         raise Unsupported(f"a quantized tensor times {b!r:.40}")
     real = op.mul(qa.real, float(b))
@@ -314,7 +314,7 @@ def mul_scalar(op: Context, qa: Value, b: float) -> Value:
 
 @aten("quantized.add_scalar", "quantized.add.Scalar")
 def add_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantized tensor and a number: the same integers, about another zero."""
+    """A quantized tensor plus a number: the same integers with another zero point."""
     if not isinstance(qa, QuantizedTensor) or not qa.scale:
         raise Unsupported(f"a quantized tensor and {b!r:.40}")
     steps = round(b / qa.scale)
@@ -329,7 +329,7 @@ def add_scalar(op: Context, qa: Value, b: float) -> Value:
 def cat(
     op: Context, qx: Tensors, dim: int, scale: float | None = None, zero_point: int | None = None
 ) -> Value:
-    """Quantized tensors one after another."""
+    """Quantized tensors concatenated."""
     first = qx[0]
     if not isinstance(first, QuantizedTensor):
         raise Unsupported("tensors that are not quantized")
@@ -361,7 +361,7 @@ def leaky_relu(
     op: Context, qx: Value, negative_slope: float, inplace: bool, output_scale: float,
     output_zero_point: int,
 ) -> Value:  # fmt: skip
-    """X of a quantized tensor, and a share of it below zero."""
+    """Leaky ReLU of a quantized tensor."""
     del inplace
     made = activation.leaky_relu(op, numbers(qx), negative_slope)
     return quantize(op, made, output_scale, output_zero_point, qx.dtype)
@@ -369,7 +369,7 @@ def leaky_relu(
 
 @aten("quantized.relu6")
 def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
-    """X of a quantized tensor, between zero and six."""
+    """min(max(x, 0), 6) of a quantized tensor."""
     del inplace
     if not isinstance(qx, QuantizedTensor):
         raise Unsupported("a tensor that is not quantized")
@@ -395,7 +395,7 @@ def normalization(
     op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
     eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantized normalization of channels; with `relu`, what is above zero of it."""
+    """Quantized batch normalization, with `relu` where the name has it."""
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
@@ -410,12 +410,12 @@ SMALLEST_SCALE = 6.1e-5
 
 
 def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
-    """Return numbers rounded to 256 or 128 of equal distances, between the least and the largest.
+    """Return numbers quantized to 256 or 128 levels of their own range, and back.
 
     Args:
         op: Builder.
         x: The numbers.
-        fewer: Whether half of the integers are left out, for processors that add up in 16 bits.
+        fewer: Whether there are 128 levels (reduce_range), for processors that sum in 16 bits.
     """
     op._outermost.rounded = True
     most = 127.0 if fewer else 255.0
@@ -432,7 +432,7 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
 
 
 def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
-    """Return a product of numbers that are rounded as they come with quantized weights."""
+    """Return a Linear with quantized weights, of inputs that are quantized dynamically."""
     if not isinstance(packed.weight, QuantizedTensor):
         return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
     return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
@@ -445,14 +445,14 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
 def dynamic_linear_of_packed(
     op: Context, x: Value, weights: ProgramValue, reduce_range: bool = False, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A product with quantized weights; with `relu`, what is above zero of it."""
+    """A dynamically quantized Linear, with `relu` where the name has it."""
     made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
     return activation.relu(op, made) if rectified else made
 
 
 @aten("quantized.linear_dynamic_fp16")
 def linear_dynamic_fp16(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """A product with weights that were stored with less precision."""
+    """A Linear with weights stored in float16."""
     packed = _packed(weights)
     half = op.cast(op.cast(numbers(packed.weight), "float16"), "float32")
     return linear(op, x, half, packed.bias)

@@ -1,8 +1,8 @@
-"""Quantized tensors: integers that stand for numbers at equal distances.
+"""Quantized tensors: integers with a scale and a zero point.
 
-In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantizes
-becomes QuantizeLinear and DequantizeLinear, between which runtimes compute with integers. What
-computes with them is `converter.lower.torch.quantized`.
+The graph holds the numbers that they stand for, as DequantizeLinear returns them; quantization is
+a QuantizeLinear and a DequantizeLinear, which runtimes fuse with layers of integers. The ops are in
+`converter.lower.torch.quantized`.
 Spec: https://docs.pytorch.org/docs/2.13/quantization-support.html,
 https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """
@@ -26,10 +26,10 @@ BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor(Compound):
-    """A quantized tensor: its one part is the numbers that it stands for.
+    """A quantized tensor; its one part are the numbers that it stands for.
 
     Attributes:
-        scale: The distance between two numbers; where each channel has its own, zero.
+        scale: Factor of the integers; zero where each channel has its own.
         zero_point: The integer that stands for zero.
     """
 
@@ -41,7 +41,7 @@ class QuantizedTensor(Compound):
         return self.each(lambda part: part.transposed(order))
 
     def moved(self, real: Value) -> "QuantizedTensor":
-        """Return other numbers at the same distances."""
+        """Return other numbers of the same scale and zero point."""
         return self.each(lambda _: real)
 
 
@@ -50,14 +50,14 @@ class Packed:
     """The weights of a quantized layer.
 
     Attributes:
-        weight: Quantized, or plain where only they were stored with less precision.
+        weight: Quantized, or plain where it is stored in float16.
         bias: Plain.
-        stride: Of a convolution; empty for a product.
+        stride: Of a convolution; empty for a Linear.
         padding: Likewise.
         dilation: Likewise.
         output_padding: Likewise.
         groups: Likewise.
-        transposed: Whether it is the transpose of a convolution.
+        transposed: Whether it is a transposed convolution.
     """
 
     weight: Value
@@ -71,7 +71,7 @@ class Packed:
 
 
 def is_quantized(value: Any) -> bool:
-    """Return whether a value is a quantized tensor, or has one inside."""
+    """Return whether a value is or contains a quantized tensor."""
     if isinstance(value, list | tuple):
         return any(is_quantized(one) for one in value)
     return isinstance(value, QuantizedTensor)
@@ -83,7 +83,7 @@ def numbers(x: Value) -> Value:
 
 
 def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
-    """Return numbers that are at these distances already as a quantized tensor."""
+    """Return numbers that are multiples of a scale as a quantized tensor."""
     order = identity(real.rank)
     return QuantizedTensor(
         "a quantized tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
@@ -108,7 +108,7 @@ def _quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) 
 
 
 def quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
-    """Return the nearest numbers at these distances."""
+    """Return numbers quantized by a scale and a zero point."""
     made = _quantize(op, x, scale, zero_point, dtype)
     real = ops.dequantize(op, made, op.constant(scale), op.constant(zero_point, made.dtype))
     return of_numbers(real, scale, zero_point, dtype)
@@ -120,10 +120,10 @@ def stored(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
     Args:
         op: Builder.
         name: Of the tensor.
-        encoding: How tensors of the bundle make it up.
+        encoding: The tensors of the bundle that it consists of.
 
     Raises:
-        Unsupported: They do so in a way that we do not know.
+        Unsupported: The encoding is not known.
     """
     parts, dtype = encoding.parts, encoding.dtype
     if dtype not in INTEGERS or set(parts) != {"values", "scale", "zero_point"}:

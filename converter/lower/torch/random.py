@@ -1,4 +1,4 @@
-"""Random numbers: ONNX's of the same distribution, others than torch's, which the graph says.
+"""Random numbers: ONNX draws others of the same distribution (`converter.lower.ops.random`).
 
 Spec: https://docs.pytorch.org/docs/2.13/torch.html#random-sampling
 """
@@ -43,25 +43,25 @@ def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value
 
 @aten("rand", "rand.generator")
 def rand(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Numbers from 0 to 1: others than torch's."""
+    """Uniform numbers from 0 to 1; not the numbers that torch draws."""
     return uniform_of(op, "rand", size, dtype or DEFAULT)
 
 
 @aten("randn", "randn.generator")
 def randn(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Normal numbers: others than torch's."""
+    """Standard normal numbers; not the numbers that torch draws."""
     return normal_of(op, "randn", size, dtype or DEFAULT)
 
 
 @aten("rand_like", "rand_like.generator")
 def rand_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Numbers from 0 to 1: others than torch's."""
+    """Uniform numbers from 0 to 1; not the numbers that torch draws."""
     return uniform_of(op, "rand_like", op.named(self).shape, dtype or self.dtype)
 
 
 @aten("randn_like", "randn_like.generator")
 def randn_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Normal numbers: others than torch's."""
+    """Standard normal numbers; not the numbers that torch draws."""
     return normal_of(op, "randn_like", op.named(self).shape, dtype or self.dtype)
 
 
@@ -73,19 +73,19 @@ def _whole(op: Context, what: str, low: Int, high: Int, shape: Sequence[Dim], dt
 
 @aten("randint", "randint.generator")
 def randint(op: Context, high: Int, size: Ints, dtype: str | None = None) -> Value:
-    """Integers from 0 to below a bound: others than torch's."""
+    """Integers from 0 to below a bound; not the numbers that torch draws."""
     return _whole(op, "randint", 0, high, size, dtype or "int64")
 
 
 @aten("randint.low", "randint.low_generator")
 def randint_low(op: Context, low: Int, high: Int, size: Ints, dtype: str | None = None) -> Value:
-    """Integers from one bound to below another: others than torch's."""
+    """Integers from low to below high; not the numbers that torch draws."""
     return _whole(op, "randint", low, high, size, dtype or "int64")
 
 
 @aten("randint_like", "randint_like.generator")
 def randint_like(op: Context, self: Value, high: Int, dtype: str | None = None) -> Value:
-    """Integers from 0 to below a bound: others than torch's."""
+    """Integers from 0 to below a bound; not the numbers that torch draws."""
     return _whole(op, "randint_like", 0, high, op.named(self).shape, dtype or self.dtype)
 
 
@@ -93,19 +93,19 @@ def randint_like(op: Context, self: Value, high: Int, dtype: str | None = None) 
 def randint_like_low(
     op: Context, self: Value, low: Int, high: Int, dtype: str | None = None
 ) -> Value:
-    """Integers from one bound to below another: others than torch's."""
+    """Integers from low to below high; not the numbers that torch draws."""
     return _whole(op, "randint_like", low, high, op.named(self).shape, dtype or self.dtype)
 
 
 @aten("randperm", "randperm.generator")
 def randperm(op: Context, n: Int, dtype: str | None = None) -> Value:
-    """Numbers up to a bound in any order: another one than torch's."""
+    """A random permutation of 0 to n - 1; not the one that torch draws."""
     return op.cast(argsort(op, uniform_of(op, "randperm", [n], "float32")), dtype or "int64")
 
 
 @aten("uniform", "uniform_functional")
 def uniform(op: Context, self: Value, from_: Scalar = 0.0, to: Scalar = 1.0) -> Value:
-    """Numbers between two bounds, in the tensor's shape: others than torch's."""
+    """Uniform numbers between two bounds, in the tensor's shape; not those that torch draws."""
     low, high = (_plain(n) for n in (from_, to))
     made = uniform_of(op, "uniform", op.named(self).shape, self.dtype)
     return op.add(op.mul(made, high - low), low)
@@ -113,14 +113,14 @@ def uniform(op: Context, self: Value, from_: Scalar = 0.0, to: Scalar = 1.0) -> 
 
 @aten("normal_functional", "normal")
 def normal_functional(op: Context, self: Value, mean: float = 0.0, std: float = 1.0) -> Value:
-    """Normal numbers about a mean, in the tensor's shape: others than torch's."""
+    """Normal numbers, in the tensor's shape; not the numbers that torch draws."""
     made = normal_of(op, "normal", op.named(self).shape, self.dtype)
     return op.add(op.mul(made, std), mean)
 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal_of_tensors(op: Context, mean: Value | float, std: Value | float = 1.0) -> Value:
-    """Normal numbers, each about a mean of its own: others than torch's."""
+    """Normal numbers of a mean and a deviation each; not the numbers that torch draws."""
     tensors = [x for x in (mean, std) if isinstance(x, Value)]
     like = op.add(*tensors) if len(tensors) == 2 else tensors[0]
     made = normal_of(op, "normal", op.named(like).shape, like.dtype)
@@ -131,13 +131,13 @@ def normal_of_tensors(op: Context, mean: Value | float, std: Value | float = 1.0
 def normal_numbers(
     op: Context, mean: float, std: float, size: Ints, dtype: str | None = None
 ) -> Value:
-    """Normal numbers about a mean: others than torch's."""
+    """Normal numbers; not the numbers that torch draws."""
     return op.add(op.mul(normal_of(op, "normal", size, dtype or DEFAULT), std), mean)
 
 
 @aten("bernoulli", "bernoulli.p", "bernoulli.float", "bernoulli.Tensor")
 def bernoulli(op: Context, self: Value, p: Value | float | None = None) -> Value:
-    """Ones, as often as is said, and zeros: others than torch's."""
+    """Ones with a probability, else zeros; not the numbers that torch draws."""
     x = op.named(self)
     shares = uniform_of(op, "bernoulli", x.shape, "float32")
     if p is None:
@@ -148,7 +148,7 @@ def bernoulli(op: Context, self: Value, p: Value | float | None = None) -> Value
 
 @aten("exponential")
 def exponential(op: Context, self: Value, lambd: float = 1.0) -> Value:
-    """Numbers of an exponential distribution: others than torch's."""
+    """Exponentially distributed numbers; not the numbers that torch draws."""
     shares = uniform_of(op, "exponential", op.named(self).shape, self.dtype)
     rest = op.sub(op.constant(1.0, self.dtype), shares)
     return op.div(op.unary("Neg", op.unary("Log", rest)), lambd)
@@ -156,7 +156,7 @@ def exponential(op: Context, self: Value, lambd: float = 1.0) -> Value:
 
 @aten("multinomial")
 def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = False) -> Value:
-    """Numbers of classes, drawn by their shares: others than torch's."""
+    """Indices of classes drawn by probabilities; not the indices that torch draws."""
     if num_samples != 1 and not replacement:
         raise Unsupported("several draws without replacement")
     x = op.unsqueeze(self, [0]) if self.rank == 1 else self
@@ -167,7 +167,7 @@ def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = 
 
 
 def dropped(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) -> Value:
-    """Return x with a share of it set to zero, and the rest larger by as much."""
+    """Return x with a share p of it set to zero, and the rest divided by 1 - p."""
     if kind(x.dtype) < 2:
         raise Unsupported("dropout of integers")
     shares = uniform_of(op, what, shape, "float32")

@@ -1,4 +1,4 @@
-"""Recurrent layers: LSTM, GRU and plain ones, of several layers and both directions.
+"""Recurrent layers: stacked and bidirectional LSTM, GRU and RNN.
 
 torch keeps the gates of an LSTM in the order i, f, c, o, and those of a GRU as r, z, h; the reset
 gate of a GRU is applied after the product.
@@ -32,12 +32,12 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of layer.
+    """A kind of recurrent layer.
 
     Attributes:
-        op_type: ONNX's.
+        op_type: ONNX's operator.
         gates: The order of torch's gates, by ONNX's letters.
-        attributes: Further ones.
+        attributes: Further ones of the operator.
     """
 
     op_type: str
@@ -50,7 +50,7 @@ GRU = Kind("GRU", "rzh", {"linear_before_reset": 1})
 
 
 def plain(activation: str, directions: int) -> Kind:
-    """Return the kind of layers of one gate."""
+    """Return the kind of an RNN with an activation."""
     return Kind("RNN", "h", {"activations": [activation] * directions})
 
 
@@ -59,22 +59,22 @@ def layers(
     has_biases: bool, count: int, bidirectional: bool, batch_first: bool,
     lengths: Value | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Return what layers on top of each other yield, and their last states.
+    """Return the outputs of stacked layers, and their last states.
 
     Args:
         op: Builder.
-        x: What the first one is given.
-        hidden: Its states.
+        x: Input of the first layer.
+        hidden: Initial states, [layers * directions, batch, units] each.
         params: Weights, for each layer and direction.
         kind: Of the layers.
         has_biases: Whether there are biases among them.
-        count: Of layers.
-        bidirectional: Whether each goes both ways.
-        batch_first: Whether the batch is the first axis, and not the steps.
-        lengths: Of the sequences; None where they are as long as there are steps.
+        count: Number of layers.
+        bidirectional: Whether each layer has both directions.
+        batch_first: Whether the first axis is the batch rather than the steps.
+        lengths: Of the sequences; all steps by default.
 
     Raises:
-        Unsupported: There are other weights than these need.
+        Unsupported: The number of weights does not fit.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
@@ -118,7 +118,7 @@ def _layer(
     op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind,
     lengths: Value | None, *, has_biases: bool,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Return what one layer yields, its directions side by side, and its last states."""
+    """Return the outputs of one layer, with directions concatenated, and its last states."""
 
     def ordered(x: Value) -> Value:
         return reorder_gates(op, x, 0, kind.op_type, kind.gates)
@@ -140,7 +140,7 @@ def _layer(
 def _projected(
     op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], *, has_biases: bool
 ) -> tuple[Value, list[Value]]:
-    """Return what one LSTM layer yields whose outputs are products of what ONNX's would be."""
+    """Return the outputs and last states of an LSTM layer with projections (proj_size)."""
     outputs: list[Value] = []
     ends: list[list[Value]] = [[], []]
     for i, side in enumerate(sides):
@@ -194,14 +194,14 @@ def gru(
 
 
 @aten(
-    Variant("rnn_tanh.input", "Recurrent layers of one gate, with tanh.", activation="Tanh"),
-    Variant("rnn_relu.input", "Recurrent layers of one gate, with relu.", activation="Relu"),
+    Variant("rnn_tanh.input", "RNN layers, with tanh.", activation="Tanh"),
+    Variant("rnn_relu.input", "RNN layers, with relu.", activation="Relu"),
 )
 def rnn(
     op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
     dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, activation: str,
 ) -> list[Value]:  # fmt: skip
-    """Layers of a recurrent network of one gate."""
+    """RNN layers."""
     check(dropout, train=train)
     return layers(
         op, input, [hx], params, plain(activation, 1 + bidirectional), has_biases=has_biases,
@@ -210,7 +210,7 @@ def rnn(
 
 
 def check(dropout: float, *, train: bool) -> None:
-    """Raise Unsupported where a program trains."""
+    """Raise Unsupported for dropout in training."""
     if train and dropout:
         raise Unsupported("dropout in training")
 
@@ -254,12 +254,12 @@ def gru_cell(
 
 
 @aten(
-    Variant("rnn_tanh_cell", "One step of a layer of one gate, with tanh.", function=tanh),
-    Variant("rnn_relu_cell", "One step of a layer of one gate, with relu.", function=relu),
+    Variant("rnn_tanh_cell", "One step of an RNN, with tanh.", function=tanh),
+    Variant("rnn_relu_cell", "One step of an RNN, with relu.", function=relu),
 )
 def rnn_cell(
     op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
     b_hh: Value | None = None, *, function: Activation,
 ) -> Value:  # fmt: skip
-    """One step of a layer of one gate."""
+    """One step of an RNN."""
     return function(op, op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))

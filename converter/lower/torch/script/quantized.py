@@ -1,4 +1,4 @@
-"""Quantized recurrent layers: each step rounds what it kept; what it is given is rounded before.
+"""Dynamically quantized LSTM and GRU: inputs are quantized at once, states at each step.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.cpp
 """
@@ -17,7 +17,7 @@ from converter.lower.torch.script.types import Interpreter
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-# Builder, gates of the step and of what was kept, states -> new states.
+# Builder, gates of the input and of the state, states -> new states.
 Step = Callable[[Context, Value, Value, Sequence[Value]], list[Value]]
 
 
@@ -41,7 +41,7 @@ def _gru(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> lis
 def _direction(
     op: Context, x: Value, states: Sequence[Value], cell: Cell, step: Step, *, backwards: bool
 ) -> tuple[Value, list[Value]]:
-    """Go through [steps, batch, features] in one direction."""
+    """Run [steps, batch, features] in one direction."""
     given = dynamic_linear(op, x, cell.given, fewer=cell.fewer)
 
     def one(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
@@ -63,16 +63,15 @@ def _layers(
     rest: Sequence[ProgramValue],
     step: Step,
 ) -> list[Reference]:
-    """Return what layers on top of each other yield, and their last states.
+    """Return the outputs of stacked layers, and their last states.
 
     Args:
-        interpreter: What walks the program.
-        input: Of the first layer.
+        interpreter: Interpreter of the program.
+        input: Input of the first layer.
         hidden: States: [layers * directions, batch, features].
-        params: Of each layer and direction.
-        rest: Whether there are biases, the number of layers, dropout, training, both directions,
-            and batches first.
-        step: Of one cell.
+        params: Packed weights of each layer and direction.
+        rest: has_biases, num_layers, dropout, train, bidirectional and batch_first.
+        step: Step of one cell.
     """
     op = interpreter.op
     if not isinstance(input, Reference) or len(rest) != 6 or not isinstance(params, list):
@@ -114,8 +113,8 @@ def quantized_lstm(
     *rest: ProgramValue,
     **named: ProgramValue,
 ) -> list[Reference]:
-    """LSTM layers of quantized weights."""
-    del named  # of what dtype the weights are, which they say
+    """LSTM layers with quantized weights."""
+    del named  # the dtype of the weights
     if not isinstance(hx, list):
         raise Unsupported("packed sequences")
     return _layers(interpreter, input, hx, params, rest, _lstm)
@@ -130,6 +129,6 @@ def quantized_gru(
     *rest: ProgramValue,
     **named: ProgramValue,
 ) -> list[Reference]:
-    """GRU layers of quantized weights."""
+    """GRU layers with quantized weights."""
     del named
     return _layers(interpreter, input, [hx], params, rest, _gru)
