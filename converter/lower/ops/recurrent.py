@@ -6,11 +6,12 @@ Spec: https://onnx.ai/onnx/operators/onnx__LSTM.html, onnx__GRU.html, onnx__RNN.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
 from converter.lower.ops.activation import sigmoid, tanh
+from converter.lower.scan import scan
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -63,6 +64,11 @@ def reorder_gates(op: Builder, x: Value, axis: int, op_type: str, order: str) ->
     return op.concat([parts[order.index(gate)] for gate in wanted], axis)
 
 
+def split_gates(op: Builder, x: Value, count: int) -> list[Value]:
+    """Return the gates along the last axis."""
+    return op.split(x, -1, [static(x.shape[-1]) // count] * count)
+
+
 def run_layer(
     op: Builder, op_type: str, x: Value, weights: Sequence[Weights], states: Sequence[Value], *,
     lengths: Value | None = None, is_reversed: bool = False,
@@ -110,13 +116,125 @@ def run_layer(
     return outputs, last
 
 
-def merge_directions(op: Builder, outputs: Value) -> Value:
-    """Return outputs [steps, directions, batch, units] as [steps, batch, directions * units]."""
-    steps, directions, batch, units = outputs.shape
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of layer as cuDNN has it, and torch after it.
+
+    Attributes:
+        op_type: Operator of ONNX that computes it.
+        gates: Order of the gates in its weights.
+        activation: Of an RNN.
+    """
+
+    op_type: str
+    gates: str
+    activation: str = ""
+
+
+CUDNN = {
+    "lstm": Kind("LSTM", "ifco"), "gru": Kind("GRU", "rzh"),
+    "rnn_tanh": Kind("RNN", "h", "Tanh"), "rnn_relu": Kind("RNN", "h", "Relu"),
+}  # fmt: skip
+
+
+def run_cudnn_layer(
+    op: Builder, x: Value, states: Sequence[Value], *, kind: Kind,
+    weights: Sequence[Sequence[Value]], lengths: Value | None = None,
+) -> tuple[Value, list[Value]]:  # fmt: skip
+    """Run a layer of cuDNN's; a GRU applies the reset gate after the product.
+
+    Args:
+        op: Builder.
+        x: [steps, batch, features].
+        states: First ones, each [directions, batch, units].
+        kind: Of the layer.
+        weights: For each direction: kernel, recurrent kernel, and no bias or two.
+        lengths: Of the sequences; all steps by default.
+
+    Returns:
+        Outputs [steps, batch, directions * units], and the last states.
+    """
+    directions, sides = len(weights), []
+    for side in weights:
+        kernel, recurrent, *biases = (
+            reorder_gates(op, v, 0, kind.op_type, kind.gates) for v in side
+        )
+        sides.append(Weights(kernel, recurrent, op.concat(biases, 0) if biases else None))
+    attributes: dict[str, Attribute] = {}
+    if kind.op_type == "GRU":
+        attributes["linear_before_reset"] = 1
+    if kind.activation:
+        attributes["activations"] = [kind.activation] * directions
+    y, last = run_layer(
+        op, kind.op_type, x, sides, states, attributes=attributes,
+        lengths=None if lengths is None else op.cast(lengths, "int32"),
+    )  # fmt: skip
     if directions == 1:
-        return op.squeeze(outputs, [1])
-    shape = (steps, batch, static(directions) * static(units))
-    return op.reshape(op.transpose(outputs, [0, 2, 1, 3]), shape)
+        return op.squeeze(y, [1]), last
+    shape = (*x.shape[:2], directions * sides[0].units)
+    return op.reshape(op.transpose(y, [0, 2, 1, 3]), shape), last
+
+
+# A layer: from its input [steps, batch, features] and its states [directions, batch, units] to its
+# outputs, with directions concatenated, and its last states.
+Layer = Callable[[Value, list[Value]], tuple[Value, list[Value]]]
+# From one step of the input and the states to the new states, of which the first is the output.
+Step = Callable[[Value, list[Value]], Sequence[Value]]
+
+
+def stack_layers(
+    op: Builder, x: Value, states: Sequence[Value], layers: Sequence[Layer]
+) -> tuple[Value, list[Value]]:
+    """Return the outputs of layers on top of each other, and the last states of all.
+
+    Args:
+        op: Builder.
+        x: Input of the first layer.
+        states: First ones, each [layers * directions, batch, units].
+        layers: The first one first.
+    """
+    lasts: list[list[Value]] = [[] for _ in states]
+    for n, layer in enumerate(layers):
+        x, ends = layer(x, [_part_of(op, state, n, len(layers)) for state in states])
+        for last, end in zip(lasts, ends, strict=True):
+            last.append(end)
+    return x, [op.concat(last, 0) for last in lasts]
+
+
+def _part_of(op: Builder, x: Value, n: int, count: int) -> Value:
+    """Return the n-th of equal parts along the first axis."""
+    size = static(x.shape[0]) // count
+    return x if count == 1 else op.slice(x, [0], [n * size], [(n + 1) * size])
+
+
+def scan_layer(
+    op: Builder, directions: Sequence[tuple[Value, Step]], states: Sequence[Value]
+) -> tuple[Value, list[Value]]:
+    """Run a layer step by step, with a Scan for each direction.
+
+    Args:
+        op: Builder.
+        directions: The projected input [steps, batch, ...], and the step; the forward one first.
+        states: First ones, each [directions, batch, units].
+    """
+    outputs: list[Value] = []
+    ends: list[list[Value]] = [[] for _ in states]
+    for n, (x, step) in enumerate(directions):
+
+        def one(
+            before: list[Value], parts: list[Value], step: Step = step
+        ) -> tuple[list[Value], list[Value]]:
+            made = zip(step(parts[0], before), before, strict=True)
+            after = [replace(new, shape=old.shape) for new, old in made]
+            return after, after[:1]
+
+        parts = [op.squeeze(_part_of(op, s, n, len(directions)), [0]) for s in states]
+        begin = [op.plain(replace(s, shape=(x.shape[1], s.shape[1]))) for s in parts]
+        last, (made,) = scan(op, one, begin, [op.plain(x)], axis=0, backwards=n == 1)
+        outputs.append(made)
+        for end, state in zip(ends, last, strict=True):
+            end.append(op.unsqueeze(state, [0]))
+    return op.concat(outputs, 2), [op.concat(end, 0) for end in ends]
 
 
 # -- single steps ----------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from converter.lower.unsupported import Unsupported
+
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 SCRAMBLING = (0x3EC8F720, 0x02461E29)  # key of the Philox that turns seeds into keys
@@ -73,7 +75,7 @@ def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.nd
     """Return uniform numbers from 0 to below 1.
 
     Raises:
-        ValueError: TensorFlow draws none of that dtype.
+        Unsupported: TensorFlow draws none of that dtype.
     """
     if dtype == "float32":
         return _fractions(_words(key, counter, count))[:count]
@@ -85,11 +87,11 @@ def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.nd
         high = (pairs[:, 0] & np.uint64(0xFFFFF)) << HALF
         bits = high | pairs[:, 1] | np.uint64(1023 << 52)
         return bits.view(np.float64)[:count] - 1.0
-    raise ValueError(f"numbers of {dtype}")
+    raise Unsupported(f"random numbers of {dtype}")
 
 
 def integers(
-    key: int, counter: tuple[int, int], count: int, low: int, high: int, dtype: str
+    key: int, counter: tuple[int, int], count: int, dtype: str, *, low: int, high: int
 ) -> np.ndarray:
     """Return integers from low to below high."""
     if dtype in ("int32", "uint32"):
@@ -113,15 +115,22 @@ def _by_circle(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(angle) * length, np.cos(angle) * length
 
 
-def normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return standard normal numbers in float32."""
+def _check_normal(dtype: str) -> None:
+    if dtype not in ("float32", "float16"):
+        raise Unsupported(f"normal numbers of {dtype}")
+
+
+def normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return standard normal numbers in float32, for float32 or float16."""
+    _check_normal(dtype)
     words = blocks(key, counter, -(-count // 4))
     first, second = _by_circle(words[:, 0], words[:, 1]), _by_circle(words[:, 2], words[:, 3])
     return np.stack([*first, *second], 1).reshape(-1)[:count]
 
 
-def truncated_normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return standard normal numbers within 2 of zero, in float32."""
+def truncated_normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return standard normal numbers within 2 of zero in float32, for float32 or float16."""
+    _check_normal(dtype)
     groups = -(-count // 4)
     found = np.empty((groups, 4), F)
     for group in range(groups):

@@ -8,6 +8,7 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import erf, prod, sqrt
 
 import numpy as np
@@ -133,31 +134,8 @@ def _constant(
     return op.constant(found.astype(dtype).reshape(sizes))
 
 
-def _uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    return philox.uniform(key, counter, count, dtype)
-
-
-def _normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    if dtype not in ("float32", "float16"):
-        raise Unsupported(f"normal numbers of {dtype}")
-    return philox.normal(key, counter, count)
-
-
-def _truncated(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    if dtype not in ("float32", "float16"):
-        raise Unsupported(f"normal numbers of {dtype}")
-    return philox.truncated_normal(key, counter, count)
-
-
-def _full(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    return philox.full_integers(key, counter, count, dtype)
-
-
 def _between(low: int, high: int) -> Draw:
-    def draw(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-        return philox.integers(key, counter, count, low, high, dtype)
-
-    return draw
+    return partial(philox.integers, low=low, high=high)
 
 
 def _of_seed(op: Context, seed: Value) -> tuple[int, tuple[int, int]]:
@@ -176,11 +154,11 @@ def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, t
     return int(keys[0]), (int(counters[0]), int(counters[1]))
 
 
-DISTRIBUTIONS = (
-    ("StatelessRandomUniform", "Uniform numbers from 0 to 1", _uniform, "float32"),
-    ("StatelessRandomNormal", "Normal numbers", _normal, "float32"),
-    ("StatelessTruncatedNormal", "Normal numbers within 2 of zero", _truncated, "float32"),
-    ("StatelessRandomUniformFullInt", "Integers", _full, "uint64"),
+DISTRIBUTIONS: tuple[tuple[str, str, Draw, str], ...] = (
+    ("StatelessRandomUniform", "Uniform numbers from 0 to 1", philox.uniform, "float32"),
+    ("StatelessRandomNormal", "Normal numbers", philox.normal, "float32"),
+    ("StatelessTruncatedNormal", "Normal numbers within 2", philox.truncated_normal, "float32"),
+    ("StatelessRandomUniformFullInt", "Integers", philox.full_integers, "uint64"),
 )
 KNOWN = "of a constant seed, as TensorFlow draws them"
 

@@ -7,17 +7,18 @@ Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/BlockLSTM and CudnnR
 https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html#cudnngetrnnweightparams
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from converter.lower.ops.recurrent import (
+    CUDNN,
     Weights,
-    merge_directions,
     reorder_gates,
+    run_cudnn_layer,
     run_layer,
+    stack_layers,
     static,
 )
 from converter.lower.scan import scan
@@ -181,22 +182,19 @@ def gru_block_cell(
 
 # -- cuDNN -----------------------------------------------------------------------------------------
 
-# ONNX's operator, the order of cuDNN's gates by its letters, and its attributes.
-MODES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "lstm": ("LSTM", "ifco", {}), "gru": ("GRU", "rzh", {"linear_before_reset": 1}),
-    "rnn_tanh": ("RNN", "h", {"activations": ["Tanh"]}),
-    "rnn_relu": ("RNN", "h", {"activations": ["Relu"]}),
-}  # fmt: skip
 
-
-def _checked(input_mode: str, features: int, units: int) -> None:
+def _check_input(input_mode: str, features: int, units: int) -> None:
     if input_mode == "skip_input" or (input_mode == "auto_select" and features == units):
         raise Unsupported("cuDNN's layers that take their input without a product")
     if input_mode not in ("linear_input", "auto_select"):
         raise Unsupported(f"input_mode {input_mode}")
 
 
-@tf_op("CudnnRNN", outputs=("output", "output_h", "output_c", "reserve_space"))
+CUDNN_OUTPUTS = ("output", "output_h", "output_c", "reserve_space", "host_reserved")
+
+
+@tf_op("CudnnRNN", outputs=CUDNN_OUTPUTS[:4])
+@tf_op("CudnnRNNV2", outputs=CUDNN_OUTPUTS)
 def cudnn_rnn(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
@@ -206,29 +204,11 @@ def cudnn_rnn(
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
-    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
-    return [*layers.run(None), Record("what only gradients read")]
+    made = _run_cudnn(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
+    return [*made, *[Record("what only gradients read")] * 2]
 
 
-@tf_op(
-    "CudnnRNNV2", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
-)  # fmt: skip
-def cudnn_rnn_v2(
-    op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
-    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
-    dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
-) -> list[ProgramValue]:  # fmt: skip
-    """Stacked recurrent layers of cuDNN over the steps in the first axis."""
-    del seed, seed2
-    if dropout and is_training:
-        raise Unsupported("dropout")
-    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
-    return [*layers.run(None), *[Record("what only gradients read")] * 2]
-
-
-@tf_op(
-    "CudnnRNNV3", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
-)  # fmt: skip
+@tf_op("CudnnRNNV3", outputs=CUDNN_OUTPUTS)
 def cudnn_rnn_v3(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value,
     sequence_lengths: Value, /, *, rnn_mode: str = "lstm", input_mode: str = "linear_input",
@@ -244,109 +224,52 @@ def cudnn_rnn_v3(
     x, h, c = input, input_h, input_c
     if not time_major:
         x, h, c = (v.transposed((1, 0, 2)) for v in (x, h, c))
-    layers = _Layers(op, x, h, c, params, rnn_mode, direction, input_mode)
-    made = layers.run(op.cast(sequence_lengths, "int32"))
+    made = _run_cudnn(op, x, h, c, params, rnn_mode, direction, input_mode, sequence_lengths)
     if not time_major:
         made = [v.transposed((1, 0, 2)) for v in made]
     return [*made, *[Record("what only gradients read")] * 2]
 
 
-class _Layers:
-    """The stacked layers of one cuDNN op.
+def _run_cudnn(
+    op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
+    input_mode: str, lengths: Value | None = None,
+) -> list[Value]:  # fmt: skip
+    """Return the outputs and the last states; the second state is the input where unused.
 
     Raises:
         Unsupported: A size is not known, or does not fit the weights.
     """
-
-    def __init__(
-        self, op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
-        input_mode: str,
-    ) -> None:  # fmt: skip
-        if mode not in MODES:
-            raise Unsupported(f"rnn_mode {mode}")
-        if direction not in ("unidirectional", "bidirectional"):
-            raise Unsupported(f"direction {direction}")
-        self._op = op
-        self._states = [h, c] if mode == "lstm" else [h]
-        self._unused = c
-        self._x = x
-        self._mode = mode
-        self._ways = 2 if direction == "bidirectional" else 1
-        count, units, features = h.shape[0], h.shape[2], x.shape[2]
-        if not (isinstance(count, int) and isinstance(units, int) and isinstance(features, int)):
-            raise Unsupported("cuDNN's layers of sizes that are not known")
-        _checked(input_mode, features, units)
-        self._layers, self._units = count // self._ways, units
-        self._gates = len(MODES[mode][1])
-        self._params = op.reshape(params, (params.shape[0],)) if params.rank != 1 else params
-        self._features = features
-        self._total = params_size(mode, self._ways, self._layers, units, features)
-        size = params.shape[0]
-        if isinstance(size, int) and size != self._total:
-            raise Unsupported(f"{size} weights where {self._total} are expected")
-
-    def run(self, lengths: Value | None) -> list[Value]:
-        """Return the outputs and the last states; the second state is the input where unused."""
-        op, x = self._op, self._x
-        matrices = 0
-        biases = self._total - self._layers * self._ways * 2 * self._gates * self._units
-        features = self._features
-        finals: list[list[Value]] = [[] for _ in self._states]
-        for layer in range(self._layers):
-            weights: list[Weights] = []
-            for _ in range(self._ways):
-                found = []
-                for width in (features, self._units):
-                    found.append(self._matrix(matrices, width))
-                    matrices += self._gates * self._units * width
-                weights.append(Weights(found[0], found[1], self._bias(biases)))
-                biases += 2 * self._gates * self._units
-            x, states = self._layer(x, weights, layer, lengths)
-            for final, state in zip(finals, states, strict=True):
-                final.append(state)
-            features = self._ways * self._units
-        after = [op.cast(op.concat(part, 0), self._x.dtype) for part in finals]
-        if len(after) == 1:
-            after.append(self._unused)
-        return [x, *after]
-
-    def _part(self, start: int, length: int) -> Value:
-        return self._op.cast(
-            self._op.slice(self._params, [0], [start], [start + length]), "float32"
+    if mode not in CUDNN:
+        raise Unsupported(f"rnn_mode {mode}")
+    if direction not in ("unidirectional", "bidirectional"):
+        raise Unsupported(f"direction {direction}")
+    ways = 2 if direction == "bidirectional" else 1
+    count, units, features = static(h.shape[0]), static(h.shape[2]), static(x.shape[2])
+    _check_input(input_mode, features, units)
+    total = params_size(mode, ways, count // ways, units, features)
+    if isinstance(params.shape[0], int) and params.shape[0] != total:
+        raise Unsupported(f"{params.shape[0]} weights where {total} are expected")
+    size = len(CUDNN[mode].gates) * units
+    widths = [n for i in range(count) for n in (features if i < ways else ways * units, units)]
+    sizes = [size * width for width in widths] + [size] * (2 * count)
+    parts = op.split(op.reshape(params, (total,)), 0, sizes)
+    matrices = [op.reshape(v, (size, n)) for v, n in zip(parts, widths, strict=False)]
+    biases = parts[2 * count :]
+    weights = [[*matrices[i : i + 2], *biases[i : i + 2]] for i in range(0, 2 * count, 2)]
+    layers = [
+        partial(
+            run_cudnn_layer, op, kind=CUDNN[mode], weights=weights[i : i + ways], lengths=lengths
         )
-
-    def _matrix(self, start: int, width: int) -> Value:
-        """Return gates' matrices, [gates * units, width]."""
-        op_type, order, _ = MODES[self._mode]
-        size = self._gates * self._units
-        part = self._op.reshape(self._part(start, size * width), (size, width))
-        return reorder_gates(self._op, part, 0, op_type, order)
-
-    def _bias(self, start: int) -> Value:
-        """Return gates' biases, [2 * gates * units]."""
-        op_type, order, _ = MODES[self._mode]
-        size = self._gates * self._units
-        part = self._op.reshape(self._part(start, 2 * size), (2, size))
-        return self._op.reshape(reorder_gates(self._op, part, 1, op_type, order), (2 * size,))
-
-    def _layer(
-        self, x: Value, weights: Sequence[Weights], layer: int, lengths: Value | None
-    ) -> tuple[Value, list[Value]]:
-        op, ways = self._op, self._ways
-        begin = [op.slice(s, [0], [layer * ways], [(layer + 1) * ways]) for s in self._states]
-        op_type, _, attributes = MODES[self._mode]
-        if "activations" in attributes:
-            attributes = {"activations": attributes["activations"] * ways}
-        y, after = run_layer(
-            op, op_type, x, weights, [op.cast(s, x.dtype) for s in begin], lengths=lengths,
-            attributes=attributes,
-        )  # fmt: skip
-        return merge_directions(op, y), after
+        for i in range(0, count, ways)
+    ]
+    states = [op.cast(s, x.dtype) for s in ([h, c] if mode == "lstm" else [h])]
+    y, after = stack_layers(op, x, states, layers)
+    return [y, *after, *([] if mode == "lstm" else [c])]
 
 
 def params_size(mode: str, ways: int, layers: int, units: int, features: int) -> int:
     """Return the number of elements of cuDNN's weights."""
-    gates = len(MODES[mode][1])
+    gates = len(CUDNN[mode].gates)
     total = 0
     for layer in range(layers):
         width = features if layer == 0 else ways * units
@@ -365,7 +288,7 @@ def cudnn_params_size(
     if num_proj:
         raise Unsupported("num_proj")
     layers, units, features = (op.int(v, "a size") for v in (num_layers, num_units, input_size))
-    _checked(input_mode, features, units)
+    _check_input(input_mode, features, units)
     ways = 2 if direction == "bidirectional" else 1
     size = params_size(rnn_mode, ways, layers, units, features)
     return op.constant([size], node.attribute("S", "int32"))

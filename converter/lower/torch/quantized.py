@@ -6,6 +6,7 @@ Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native/quant
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -184,7 +185,8 @@ RANKS = (1, 2, 3)
 # -- layers ----------------------------------------------------------------------------------------
 
 
-def _packed(value: ProgramValue) -> Packed:
+def packed_weights(value: ProgramValue) -> Packed:
+    """Return the weights of a layer that a program packed."""
     if not isinstance(value, Packed):
         raise Unsupported("weights that are not packed")
     return value
@@ -197,14 +199,14 @@ def quantized_linear(
     op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A quantized Linear, with `relu` where the name has it."""
-    packed = _packed(weights)
+    packed = packed_weights(weights)
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
-    if rectified:
-        made = activation.relu(op, made)
+    made = activation.relu(op, made) if rectified else made
     return quantize(op, made, scale, zero_point, "quint8")
 
 
-def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
+def convolve_packed(op: Context, x: Value, packed: Packed, rank: int) -> Value:
+    """Return a convolution or a transposed one, in float32."""
     x, weight = numbers(x), numbers(packed.weight)
     if weight.rank != rank + 2:  # torch stores 1-d kernels as 2-d ones
         weight = op.squeeze(weight, [2])
@@ -232,9 +234,8 @@ def convolution(
     rectified: bool,
 ) -> Value:
     """A quantized convolution, with `relu` where the name has it."""
-    made = _convolved(op, qx, _packed(packed_weight), rank)
-    if rectified:
-        made = activation.relu(op, made)
+    made = convolve_packed(op, qx, packed_weights(packed_weight), rank)
+    made = activation.relu(op, made) if rectified else made
     return quantize(op, made, output_scale, output_zero_point, "quint8")
 
 
@@ -249,7 +250,7 @@ def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Pac
 def linear_unpack(op: Context, weights: ProgramValue) -> list[ProgramValue]:
     """The weight and the bias of a quantized Linear."""
     del op
-    packed = _packed(weights)
+    packed = packed_weights(weights)
     return [packed.weight, packed.bias]
 
 
@@ -277,10 +278,8 @@ def prepack_transposed(
     output_padding: Ints, dilation: Ints, groups: int,
 ) -> Packed:  # fmt: skip
     """The weights of a transposed convolution, packed."""
-    del op
-    steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
-    more = _known(output_padding)
-    return Packed(weight, bias, steps, around, spaces, more, groups, transposed=True)
+    layer = prepack(op, weight, bias, stride, padding, dilation, groups)
+    return replace(layer, output_padding=_known(output_padding), transposed=True)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -298,8 +297,7 @@ def combine(
 ) -> Value:  # fmt: skip
     """Sum or product of quantized tensors, with `relu` where the name has it."""
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
-    if rectified:
-        made = activation.relu(op, made)
+    made = activation.relu(op, made) if rectified else made
     return quantize(op, made, scale, zero_point, qa.dtype)
 
 
@@ -382,14 +380,8 @@ def _relu6(op: Context, self: Value) -> Value:
 
 
 @aten(
-    Variant("quantized.batch_norm", rectified=False),
-    Variant("quantized.batch_norm1d", rectified=False),
-    Variant("quantized.batch_norm2d", rectified=False),
-    Variant("quantized.batch_norm3d", rectified=False),
-    Variant("quantized.batch_norm_relu", rectified=True),
-    Variant("quantized.batch_norm1d_relu", rectified=True),
-    Variant("quantized.batch_norm2d_relu", rectified=True),
-    Variant("quantized.batch_norm3d_relu", rectified=True),
+    *(Variant(f"quantized.batch_norm{n}", rectified=False) for n in ("", "1d", "2d", "3d")),
+    *(Variant(f"quantized.batch_norm{n}_relu", rectified=True) for n in ("", "1d", "2d", "3d")),
 )
 def normalization(
     op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
@@ -399,8 +391,7 @@ def normalization(
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
-    if rectified:
-        made = activation.relu(op, made)
+    made = activation.relu(op, made) if rectified else made
     return quantize(op, made, output_scale, output_zero_point, qx.dtype)
 
 
@@ -442,17 +433,17 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
     Variant("quantized.linear_dynamic", rectified=False),
     Variant("quantized.linear_relu_dynamic", rectified=True),
 )
-def dynamic_linear_of_packed(
+def dynamic_linear_ofpacked_weights(
     op: Context, x: Value, weights: ProgramValue, reduce_range: bool = False, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A dynamically quantized Linear, with `relu` where the name has it."""
-    made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
+    made = dynamic_linear(op, x, packed_weights(weights), fewer=reduce_range)
     return activation.relu(op, made) if rectified else made
 
 
 @aten("quantized.linear_dynamic_fp16")
 def linear_dynamic_fp16(op: Context, x: Value, weights: ProgramValue) -> Value:
     """A Linear with weights stored in float16."""
-    packed = _packed(weights)
+    packed = packed_weights(weights)
     half = op.cast(op.cast(numbers(packed.weight), "float16"), "float32")
     return linear(op, x, half, packed.bias)

@@ -58,6 +58,8 @@ class Packed:
         output_padding: Likewise.
         groups: Likewise.
         transposed: Whether it is a transposed convolution.
+        low: Lower bound of the output, of a layer packed for XNNPACK.
+        high: Upper bound, likewise.
     """
 
     weight: Value
@@ -68,6 +70,8 @@ class Packed:
     output_padding: tuple[int, ...] = ()
     groups: int = 1
     transposed: bool = False
+    low: float | None = None
+    high: float | None = None
 
 
 def is_quantized(value: Any) -> bool:

@@ -3,7 +3,7 @@
 Spec: https://docs.pytorch.org/docs/2.13/torch.html#random-sampling
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.random import (
@@ -14,6 +14,7 @@ from converter.lower.ops.random import (
     record,
     scale_to_integers,
 )
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.ordering import argsort
 from converter.lower.torch.program_values import Int, Ints, Number, Scalar
@@ -21,6 +22,8 @@ from converter.lower.torch.promotion import DEFAULT, kind
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+
+Draw = Callable[[Context, str, Sequence[Dim], str], Value]
 
 
 def _drawn(
@@ -41,28 +44,34 @@ def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value
     return _drawn(op, what, "RandomNormal", shape, dtype, NORMAL)
 
 
-@aten("rand", "rand.generator")
-def rand(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Uniform numbers from 0 to 1; not the numbers that torch draws."""
-    return uniform_of(op, "rand", size, dtype or DEFAULT)
+UNIFORM_NUMBERS = "Uniform numbers from 0 to 1; not the numbers that torch draws."
+NORMAL_NUMBERS = "Standard normal numbers; not the numbers that torch draws."
 
 
-@aten("randn", "randn.generator")
-def randn(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Standard normal numbers; not the numbers that torch draws."""
-    return normal_of(op, "randn", size, dtype or DEFAULT)
+@aten(
+    Variant(("rand", "rand.generator"), UNIFORM_NUMBERS, what="rand", drawn=uniform_of),
+    Variant(("randn", "randn.generator"), NORMAL_NUMBERS, what="randn", drawn=normal_of),
+)
+def draw_of_size(
+    op: Context, size: Ints, dtype: str | None = None, *, what: str, drawn: Draw
+) -> Value:
+    """Random numbers of a shape."""
+    return drawn(op, what, size, dtype or DEFAULT)
 
 
-@aten("rand_like", "rand_like.generator")
-def rand_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Uniform numbers from 0 to 1; not the numbers that torch draws."""
-    return uniform_of(op, "rand_like", op.named(self).shape, dtype or self.dtype)
-
-
-@aten("randn_like", "randn_like.generator")
-def randn_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Standard normal numbers; not the numbers that torch draws."""
-    return normal_of(op, "randn_like", op.named(self).shape, dtype or self.dtype)
+@aten(
+    Variant(
+        ("rand_like", "rand_like.generator"), UNIFORM_NUMBERS, what="rand_like", drawn=uniform_of
+    ),
+    Variant(
+        ("randn_like", "randn_like.generator"), NORMAL_NUMBERS, what="randn_like", drawn=normal_of
+    ),
+)
+def draw_like(
+    op: Context, self: Value, dtype: str | None = None, *, what: str, drawn: Draw
+) -> Value:
+    """Random numbers of the shape of a tensor."""
+    return drawn(op, what, op.named(self).shape, dtype or self.dtype)
 
 
 def _whole(op: Context, what: str, low: Int, high: Int, shape: Sequence[Dim], dtype: str) -> Value:

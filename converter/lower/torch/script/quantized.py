@@ -4,9 +4,9 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.c
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from converter.lower.ops.recurrent import gru_step, lstm_step
-from converter.lower.scan import scan
+from converter.lower.ops.recurrent import gru_step, lstm_step, scan_layer, split_gates, stack_layers
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
@@ -21,38 +21,28 @@ from converter.lower.values import Value
 Step = Callable[[Context, Value, Value, Sequence[Value]], list[Value]]
 
 
-def _parts(op: Context, x: Value, count: int) -> list[Value]:
-    width = x.shape[-1]
-    if not isinstance(width, int) or width % count:
-        raise Unsupported(f"{width} gates")
-    return op.split(x, -1, [width // count] * count)
-
-
 def _lstm(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
-    return list(lstm_step(op, _parts(op, op.add(kept, given), 4), states[1]))
+    return list(lstm_step(op, split_gates(op, op.add(kept, given), 4), states[1]))
 
 
 def _gru(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
-    (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
+    (r, z, n), (hr, hz, hn) = split_gates(op, given, 3), split_gates(op, kept, 3)
     r, z = op.add(hr, r), op.add(hz, z)
     return [gru_step(op, z, r, n, states[0], lambda reset: op.mul(hn, reset))]
 
 
-def _direction(
-    op: Context, x: Value, states: Sequence[Value], cell: Cell, step: Step, *, backwards: bool
+def _run(
+    op: Context, x: Value, states: Sequence[Value], *, cells: Sequence[Cell], step: Step
 ) -> tuple[Value, list[Value]]:
-    """Run [steps, batch, features] in one direction."""
-    given = dynamic_linear(op, x, cell.given, fewer=cell.fewer)
+    """Return the outputs of one layer and its last states; inputs are quantized at once."""
+    directions = []
+    for cell in cells:
 
-    def one(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
-        kept = dynamic_linear(op, before[0], cell.kept, fewer=cell.fewer)
-        after = step(op, parts[0], kept, before)
-        after = [op.shaped(a, b.shape) for a, b in zip(after, before, strict=True)]
-        return after, after[:1]
+        def one(x: Value, before: list[Value], cell: Cell = cell) -> list[Value]:
+            return step(op, x, dynamic_linear(op, before[0], cell.kept, fewer=cell.fewer), before)
 
-    starts = [op.plain(state) for state in states]
-    last, made = scan(op, one, starts, [op.plain(given)], axis=0, backwards=backwards)
-    return made[0], last
+        directions.append((dynamic_linear(op, x, cell.given, fewer=cell.fewer), one))
+    return scan_layer(op, directions, states)
 
 
 def _layers(
@@ -87,21 +77,13 @@ def _layers(
         x = x.transposed([1, 0, 2])
     x = op.named(x)
     states = [one.read() for one in hidden]
-    lasts: list[list[Value]] = [[] for _ in states]
-    for layer in range(count):
-        sides = []
-        for direction in range(directions):
-            at = layer * directions + direction
-            begin = [op.squeeze(op.cut(s, 0, at, at + 1), [0]) for s in states]
-            batch = [op.shaped(s, (x.shape[1], s.shape[1])) for s in begin]
-            made, ends = _direction(op, x, batch, params[at], step, backwards=direction == 1)
-            sides.append(made)
-            for last, end in zip(lasts, ends, strict=True):
-                last.append(op.unsqueeze(end, [0]))
-        x = op.concat(sides, 2)
+    x, lasts = stack_layers(op, x, states, [
+        partial(_run, op, cells=params[i : i + directions], step=step)
+        for i in range(0, len(params), directions)
+    ])  # fmt: skip
     if first:
         x = x.transposed([1, 0, 2])
-    return [Reference.to(v) for v in (x, *(op.concat(last, 0) for last in lasts))]
+    return [Reference.to(v) for v in (x, *lasts)]
 
 
 @special("quantized_lstm")
