@@ -206,24 +206,12 @@ def run_passes(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]
 
 def _together(passes: Sequence[Pass]) -> bool:
     """Return whether one of ONNX's operators computes all passes."""
-    first, *others = (p.cell.native for p in passes)
-    if first is None:
-        return False
-    if not others:
-        return True
-    (second,) = others
-    return (
-        second is not None
-        and not passes[0].backwards
-        and passes[1].backwards
-        and _likeness(first) == _likeness(second)
-    )
-
-
-def _likeness(native: Native) -> tuple[Any, ...]:
-    """Return what both directions of one operator must share."""
-    weights = native.weights
-    return native.op_type, native.attributes, weights.units, weights.bias is None
+    natives = [p.cell.native for p in passes]
+    kinds = [(n.op_type, n.attributes, n.weights.units, n.weights.bias is None)
+             for n in natives if n is not None]  # fmt: skip
+    if len(kinds) < len(passes) or len(passes) == 1:
+        return len(kinds) == len(passes)
+    return not passes[0].backwards and passes[1].backwards and kinds[0] == kinds[1]
 
 
 # -- step by step --------------------------------------------------------------------------------

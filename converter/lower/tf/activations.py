@@ -7,11 +7,11 @@ and cwise_ops.h beside it.
 from converter.lower.ops import activation as ops
 from converter.lower.table import Variant, summarize
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # fmt: off
-FUNCTIONS = {
+FUNCTIONS: dict[str, ops.Activation] = {
     "Elu": ops.elu, "Relu": ops.relu, "Relu6": ops.relu6, "Selu": ops.selu,
     "Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.softsign, "Tanh": ops.tanh,
 }
@@ -28,6 +28,19 @@ def activation(op: Context, features: Value, /, *, function: ops.Activation) -> 
 def leaky_relu(op: Context, features: Value, /, *, alpha: float = 0.2) -> Value:
     """`x if x > 0 else alpha * x`."""
     return ops.leaky_relu(op, features, alpha)
+
+
+def apply_fused(op: Context, name: str, x: Value, leakyrelu_alpha: float) -> Value:
+    """Return an activation that a graph optimizer fused with the op before it.
+
+    Raises:
+        Unsupported: It is no activation.
+    """
+    if name == "LeakyRelu":
+        return ops.leaky_relu(op, x, leakyrelu_alpha)
+    if name not in FUNCTIONS:
+        raise Unsupported(f"fused with {name}")
+    return FUNCTIONS[name](op, x)
 
 
 # -- gradients -------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops.conv import convolve
 from converter.lower.ops.pad import padded
+from converter.lower.tf.activations import apply_fused
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.images import resize_bilinear
 from converter.lower.tf.normalization import by_statistics
 from converter.lower.tf.session import Session
-from converter.lower.tf.table import OPS, Unsupported, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.windows import (
     Windows,
     as_first,
@@ -371,8 +372,6 @@ def dilation2d(
 
 # -- fused -----------------------------------------------------------------------------------------
 
-FUSED = ("Relu", "Relu6", "Elu", "Tanh", "Sigmoid")
-
 
 def finished(
     op: Context, x: Value, arguments: Sequence[Value], fused_ops: Sequence[str], data_format: str,
@@ -389,12 +388,8 @@ def finished(
             x = by_statistics(op, x, scale, offset, mean, variance, epsilon, data_format)
         elif name == "Add":
             x = op.add(x, left.pop(0))
-        elif name == "LeakyRelu":
-            x = op.unary("LeakyRelu", x, alpha=leakyrelu_alpha)
-        elif name in FUSED:
-            x = OPS[name].handler(op, x)
         else:
-            raise Unsupported(f"{name} behind it")
+            x = apply_fused(op, name, x, leakyrelu_alpha)
     return x
 
 

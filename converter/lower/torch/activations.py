@@ -12,7 +12,7 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, ops.Activation] = {
     "relu": ops.relu, "relu6": ops.relu6, "selu": ops.selu, "silu": ops.silu, "mish": ops.mish,
     "softsign": ops.softsign, "tanhshrink": ops.tanh_shrink, "hardsigmoid": ops.hard_sigmoid,
     "hardswish": ops.hard_silu, "log_sigmoid": ops.log_sigmoid,

@@ -44,14 +44,13 @@ def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value
     return _drawn(op, what, "RandomNormal", shape, dtype, NORMAL)
 
 
-UNIFORM_NUMBERS = "Uniform numbers from 0 to 1; not the numbers that torch draws."
-NORMAL_NUMBERS = "Standard normal numbers; not the numbers that torch draws."
-
-
-@aten(
-    Variant(("rand", "rand.generator"), UNIFORM_NUMBERS, what="rand", drawn=uniform_of),
-    Variant(("randn", "randn.generator"), NORMAL_NUMBERS, what="randn", drawn=normal_of),
+DRAWS = (
+    ("rand", "Uniform numbers from 0 to 1; not the numbers that torch draws.", uniform_of),
+    ("randn", "Standard normal numbers; not the numbers that torch draws.", normal_of),
 )
+
+
+@aten(*(Variant((n, f"{n}.generator"), text, what=n, drawn=d) for n, text, d in DRAWS))
 def draw_of_size(
     op: Context, size: Ints, dtype: str | None = None, *, what: str, drawn: Draw
 ) -> Value:
@@ -60,12 +59,10 @@ def draw_of_size(
 
 
 @aten(
-    Variant(
-        ("rand_like", "rand_like.generator"), UNIFORM_NUMBERS, what="rand_like", drawn=uniform_of
-    ),
-    Variant(
-        ("randn_like", "randn_like.generator"), NORMAL_NUMBERS, what="randn_like", drawn=normal_of
-    ),
+    *(
+        Variant((f"{n}_like", f"{n}_like.generator"), text, what=f"{n}_like", drawn=d)
+        for n, text, d in DRAWS
+    )
 )
 def draw_like(
     op: Context, self: Value, dtype: str | None = None, *, what: str, drawn: Draw

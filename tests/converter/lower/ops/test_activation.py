@@ -191,3 +191,19 @@ def test_softmax_of_a_scalar(call, tmp_path):
     graph, weights = torch(call)(tmp_path, [("float32", ())])
     (found,) = onnx_run.run(graph, np.array(3, "float32"), weights=weights)
     assert found == (1 if call.startswith("softmax") else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("Relu", "relu"), ("Relu6", "relu6"), ("Elu", "elu"), ("LeakyRelu", "leaky relu")],
+)  # fmt: skip
+def test_activations_that_an_optimizer_fused_with_a_product(name, row, tmp_path):
+    x = np.array([[0.5, -2.0, 7.0], [-0.1, 3.0, 1.0]], "float32")
+    fused = (
+        f'attr {{ key: "fused_ops" value {{ list {{ s: "{name}" }} }} }} '
+        'attr { key: "leakyrelu_alpha" value { f: 0.25 } } '
+    )
+    specs = [("float32", (None, 3))]
+    kernel = np.eye(3, dtype="float32")
+    graph, weights = s.tensorflow(tmp_path, "_FusedMatMul", specs, [kernel], attributes=fused)
+    compare(graph, weights, x, ROWS[row][0](x.astype("float64")))
