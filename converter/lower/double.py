@@ -124,6 +124,16 @@ def _thresholded_relu(op: "Builder", x: Value, *, alpha: float) -> Value:
     return op.where(op.elementwise("Greater", x, alpha), x, 0.0)
 
 
+def _softplus(op: "Builder", x: Value) -> Value:
+    """max(x, 0) + log(1 + u), u = exp(-|x|); the kernel's log(1 + exp(x)) overflows."""
+    u = op.unary("Exp", op.unary("Neg", op.unary("Abs", x)))
+    above = op.add(u, 1.0)
+    grown = op.sub(above, 1.0)
+    is_lost = op.elementwise("Equal", grown, 0.0)
+    exact = op.div(op.mul(op.unary("Log", above), u), op.where(is_lost, 1.0, grown))
+    return op.add(op.elementwise("Max", x, 0.0), op.where(is_lost, u, exact))
+
+
 def _erf(op: "Builder", x: Value) -> Value:
     """Erf as the integral of a bell, by Gauss and Legendre: exact to the last bits up to 6."""
     if x.rank == 0:
@@ -191,5 +201,6 @@ FORMS: dict[str, Form] = {
     "Acos": _acos, "Acosh": _acosh, "Asin": _asin, "Asinh": _asinh, "Atan": _atan,
     "Atanh": _atanh, "Celu": _celu, "Cosh": _cosh, "Elu": _elu, "Erf": _erf,
     "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky_relu, "Selu": _selu, "Shrink": _shrink,
-    "Sinh": _sinh, "Tan": _tan, "ThresholdedRelu": _thresholded_relu,
+    "Sinh": _sinh, "Softplus": _softplus, "Tan": _tan,
+    "ThresholdedRelu": _thresholded_relu,
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""Attention: of one head, additive, of several heads, and of heads in groups.
+"""Attention layers: dot-product, additive, multi-head and grouped-query.
 
-Masked places are left out as each version of Keras does it, which shows in rows that are masked
-altogether: Keras 3 yields zeros where it computes the scores itself, and the mean elsewhere.
+Masks are applied as each version of Keras does, which shows in rows that are fully masked: Keras 3
+yields zeros where it computes the scores itself, and the mean of the values elsewhere.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/attention
 """
 
@@ -10,57 +10,30 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.core import product
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
+from converter.lower.ops.attention import (
+    HALVES,
+    attend,
+    both,
+    causal_mask,
+    repeat_heads,
+    window_mask,
+)
 from converter.lower.values import Value, total
 
 Masks: TypeAlias = "Value | Sequence[Value | None] | None"
-HALVES = ("float16", "bfloat16")
+LOWEST = -3.38953e38 * 0.7  # what Keras gives scores that a mask hides, in float32
 
 # -- masks -----------------------------------------------------------------------------------------
 
 
 def mask_list(mask: Masks, count: int) -> list[Value | None]:
-    """Return the masks of so many inputs, None where there is none."""
+    """Return the masks of `count` inputs, None for an input without a mask."""
     found = [mask] if isinstance(mask, Value | None) else list(mask)
     return [*found, *[None] * (count - len(found))]
-
-
-def steps(op: Builder, x: Value, axis: int = 1) -> Value:
-    """Return the numbers of the steps along an axis."""
-    size = x.shape[x.axis(axis)]
-    if isinstance(size, int):
-        return op.constant(np.arange(size), "int64")
-    count = op.squeeze(op.size(x, x.axis(axis)), [0])
-    ends = [op.constant(0, "int64"), count, op.constant(1, "int64")]
-    return op.emit("Range", *ends, dtype="int64", shape=(size,))
-
-
-def causal_mask(op: Builder, query: Value, value: Value, axis: int = 1) -> Value:
-    """Return [1, T, S]: whether a step of the query is not before one of the value."""
-    rows, columns = (steps(op, v, axis) for v in (query, value))
-    rows, columns = op.unsqueeze(rows, [0, 2]), op.unsqueeze(columns, [0, 1])
-    return op.elementwise("GreaterOrEqual", rows, columns)
-
-
-def window_mask(op: Builder, query: Value, value: Value, width: int) -> Value:
-    """Return [1, T, S]: whether a step of the query is nearer than a width to one of the value."""
-    rows, columns = (steps(op, v) for v in (query, value))
-    apart = op.sub(op.unsqueeze(rows, [0, 2]), op.unsqueeze(columns, [0, 1]))
-    return op.elementwise("Less", op.unary("Abs", apart), width)
-
-
-def both(op: Builder, *masks: Value | None) -> Value | None:
-    """Return what all of several masks let through."""
-    found = [m for m in masks if m is not None]
-    result = found[0] if found else None
-    for other in found[1:]:
-        result = op.elementwise("And", result, other) if result is not None else other
-    return result
 
 
 def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
@@ -70,7 +43,7 @@ def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
         op: Builder.
         mask: [batch, query axes, key axes], of as many or fewer axes than the scores.
         rank: Of the scores.
-        heads: Where their heads stand, from the end.
+        heads: Axis of their heads, negative.
     """
     missing = rank - mask.rank
     if missing <= 0:
@@ -88,7 +61,7 @@ def attended(
     op: Builder, scores: Value, value: Value, masks: Sequence[Value | None], *,
     query: Value, causal: bool, return_scores: bool,
 ) -> Masked:  # fmt: skip
-    """Return softmax(scores) @ value, without what is masked.
+    """Return softmax(scores) @ value, with masks applied.
 
     Args:
         op: Builder.
@@ -96,15 +69,15 @@ def attended(
         value: [..., S, V].
         masks: Of query and value: [..., T] and [..., S].
         query: [..., T, D]; its axis of steps gives T.
-        causal: Whether a step sees only the steps up to it.
-        return_scores: Whether the shares are an output of their own.
+        causal: Whether a step attends only to the steps up to it.
+        return_scores: Whether the weights of attention are a second output.
     """
     query_mask, value_mask = masks[0], masks[1]
     seen = None if value_mask is None else op.unsqueeze(value_mask, [-2])
     if causal:
-        seen = both(op, seen, causal_mask(op, query, value, axis=-2))
+        seen = both(op, seen, causal_mask(op, query, value))
     if seen is not None:
-        # So far away from zero, halves are all the same: as if there were no scores.
+        # So far from zero, all scores of float16 and bfloat16 round to one number.
         half = scores.dtype in HALVES
         scores = op.where(seen, scores, -65504.0 if half else op.sub(scores, 1e9))
     shares = op.softmax(scores, -1)
@@ -121,7 +94,7 @@ def attention(
     causal: bool = False, mask: Masks = None, return_attention_scores: bool = False,
     use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """softmax(query @ key) @ value, or of summed tanh(query + key); scaled, masked, causal."""
+    """softmax(query @ key.T) @ value, or with scores sum(tanh(query + key)); scaled, masked."""
     del dropout, seed  # for training
     key = value if key is None else key
     scale = w["scale"] if use_scale else None
@@ -165,62 +138,41 @@ def dot_product(
     op: Builder, query: Value, key: Value, value: Value, *,
     scale: float, bias: Value | None = None, mask: Value | None = None, causal: bool = False,
 ) -> Value:  # fmt: skip
-    """Return softmax(query @ key * scale + bias) @ value, as `keras.ops.dot_product_attention`.
+    """Return attention as `keras.ops.dot_product_attention` does, with heads in axis 2.
 
     Args:
         op: Builder.
         query: [B, T, N, H].
         key: [B, S, N, H], or of fewer heads, each for several of the query's.
         value: [B, S, N, V].
-        scale: Of the products.
-        bias: Added to them; [B, N, T, S].
-        mask: True where the query may look; likewise.
-        causal: Whether a step of the query sees only the steps up to it.
+        scale: Factor of the products.
+        bias: Added to the scores, [B, N, T, S].
+        mask: True where a query attends to a key; of the same shape.
+        causal: Whether a query attends only to the keys up to its own index.
     """
-    key, value = (repeated(op, v, query.shape[2]) for v in (key, value))
-    scores = scores_of(op, query, key)
-    single = op.cast(scores, "float32") if scores.dtype in HALVES else scores
-    single = op.mul(single, scale)
-    single = single if bias is None else op.add(single, op.cast(bias, single.dtype))
-    seen = both(op, mask, causal_mask(op, query, value) if causal else None)
-    if seen is not None:
-        single = op.where(seen, single, op.constant(-3.38953e38 * 0.7, single.dtype))
-    return combined(op, op.cast(op.softmax(single, -1), value.dtype), value)
-
-
-def repeated(op: Builder, x: Value, heads: Dim) -> Value:
-    """Return keys or values with as many heads as a query: each several times."""
-    own = x.shape[2]
-    if own in (heads, 1) or not isinstance(own, int) or not isinstance(heads, int):
-        return x
-    return op.gather(x, op.constant(np.repeat(np.arange(own), heads // own), "int64"), 2)
-
-
-def scores_of(op: Builder, query: Value, key: Value) -> Value:
-    """Return [B, N, T, S] of a query [B, T, N, H] and a key [B, S, N, H]."""
-    return op.matmul(op.transpose(query, [0, 2, 1, 3]), op.transpose(key, [0, 2, 3, 1]))
-
-
-def combined(op: Builder, shares: Value, value: Value) -> Value:
-    """Return [B, T, N, V] of shares [B, N, T, S] and a value [B, S, N, V]."""
     order = [0, 2, 1, 3]
-    return op.transpose(op.matmul(shares, op.transpose(value, order)), order)
+    q, k, v = (op.transpose(x, order) for x in (query, key, value))
+    k, v = (repeat_heads(op, x, q.shape[1]) for x in (k, v))
+    made = attend(
+        op, q, k, v, scale=scale, bias=bias, mask=mask, is_causal=causal, hidden=LOWEST
+    )  # fmt: skip
+    return op.transpose(made, order)
 
 
 def shares_of(
     op: Builder, scores: Value, mask: Value | None, axes: int, robust: bool | None
 ) -> Value:
-    """Return Keras's softmax of scores over their last axes, masked where there is a mask.
+    """Return the softmax of scores over their last axes, masked as Keras does.
 
     Args:
         op: Builder.
         scores: [..., query axes, key axes].
-        mask: True where the query may look.
+        mask: True where a query attends to a key.
         axes: How many key axes there are.
-        robust: Keras 2's argument; None for Keras 3, which leaves zeros where all is masked.
+        robust: Argument of Keras 2; None for Keras 3, where rows fully masked are zeros.
     """
     if mask is not None:
-        # So far away from zero, halves are all the same: as if there were no scores.
+        # So far from zero, all scores of float16 and bfloat16 round to one number.
         half = scores.dtype in HALVES
         lowest = -1e9 if not half else -3e4 if robust is None else -65504.0 / 2
         least = op.constant(lowest, scores.dtype)
@@ -233,7 +185,7 @@ def shares_of(
 
 
 def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
-    """Return x [..., D] times a kernel [D, N, H], in N heads of H."""
+    """Return the product of x [..., D] and a kernel [D, N, H]: [..., N, H]."""
     kernel = w["kernel"]
     *_, heads, size = kernel.shape
     width = total((heads, size))
@@ -243,7 +195,7 @@ def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
 
 
 def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
-    """Return x [..., N, V] times a kernel [N, V, *out], as [..., *out]."""
+    """Return the product of x [..., N, V] and a kernel [N, V, *out]: [..., *out]."""
     kernel = w["kernel"]
     out = kernel.shape[2:]
     depth, width = total(kernel.shape[:2]), total(out)
@@ -255,7 +207,7 @@ def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a layer of several heads is called with, whatever way it was written."""
+    """The arguments of a call of a multi-head layer."""
 
     query: Value
     value: Value
@@ -273,7 +225,7 @@ NAMES = (
 
 
 def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
-    """Return a call's arguments, of which the first ones may stand without their names."""
+    """Return the arguments of a call; the first ones may be positional."""
     count = sum(isinstance(t, Value) for t in tensors[:3])
     own = dict(zip(("query_mask", "value_mask", "key_mask"), mask_list(mask, count), strict=False))
     found = {k: v for k, v in own.items() if v is not None}
@@ -290,13 +242,13 @@ def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
 
 
 def _seen(op: Builder, call: _Call, window: int | None) -> Value | None:
-    """Return [B, T, S]: what all masks of a call let through."""
+    """Return [B, T, S] or [T, S]: where all masks of a call are true."""
     query_mask, value_mask, key_mask = call.masks
     masks = [None if call.seen is None else op.cast(call.seen, "bool")]
     masks.append(None if query_mask is None else op.unsqueeze(query_mask, [-1]))
     masks += [None if m is None else op.unsqueeze(m, [-2]) for m in (value_mask, key_mask)]
-    masks.append(causal_mask(op, call.query, call.value) if call.is_causal else None)
-    masks.append(None if window is None else window_mask(op, call.query, call.value, window))
+    masks.append(causal_mask(op, call.query, call.value, 1) if call.is_causal else None)
+    masks.append(None if window is None else window_mask(op, call.query, call.value, window, 1))
     return both(op, *masks)
 
 
@@ -313,29 +265,39 @@ def multi_head_attention(
     key_mask: Value | None = None, attention_mask: Value | None = None,
     return_attention_scores: bool = False, use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """Attention of several heads over one axis or several; masked, causal, windowed, gated."""
+    """Multi-head attention over one axis or several; masked, causal, windowed, gated."""
     del value_dim, output_shape, flash_attention, seed  # weights have these shapes
     del num_heads, query_shape, value_shape, key_shape
-    del query_mask  # Keras takes that of the query itself, always
+    del query_mask  # Keras always uses the mask of the query itself
     call = _call(tensors, mask, {
         "value": value, "key": key, "value_mask": value_mask, "key_mask": key_mask,
         "attention_mask": attention_mask, "return_attention_scores": return_attention_scores,
         "use_causal_mask": use_causal_mask,
     })  # fmt: skip
-    seen = _seen(op, call, sliding_window)
+    return _attend_heads(
+        op, w, call, key_dim, attention_axes, window=sliding_window, dropout=dropout,
+        robust=softmax_robust_masking, use_bias=use_bias, use_gate=use_gate,
+    )  # fmt: skip
+
+
+def _attend_heads(
+    op: Builder, w: Roles, call: _Call, width: int, attention_axes: Any, *, window: int | None,
+    dropout: float, robust: bool | None, use_bias: bool, use_gate: bool,
+) -> Masked:  # fmt: skip
+    """Return multi-head attention with its input and output projections."""
+    seen = _seen(op, call, window)
     q, k, v = (
         projected(op, w.below(role), x, use_bias=use_bias)
         for role, x in (("query", call.query), ("key", call.key), ("value", call.value))
     )
-    scale = 1 / sqrt(key_dim)
+    scale = 1 / sqrt(width)
     shares: Value | None = None
-    keras_3 = softmax_robust_masking is None
-    if keras_3 and q.rank == 4 and not dropout and not call.has_scores:
+    if robust is None and q.rank == 4 and not dropout and not call.has_scores:
         seen = None if seen is None else expanded(op, seen, 4, -3)
         result = dot_product(op, q, k, v, scale=scale, mask=seen)
     else:
         axes = _axes(attention_axes, q.rank)
-        result, shares = _over_axes(op, op.mul(q, scale), k, v, seen, axes, softmax_robust_masking)
+        result, shares = _over_axes(op, op.mul(q, scale), k, v, seen, axes, robust)
     if use_gate:
         gate = projected(op, w.below("gate"), call.query, use_bias=use_bias)
         result = op.mul(result, op.unary("Sigmoid", gate))
@@ -344,7 +306,7 @@ def multi_head_attention(
 
 
 def _axes(attention_axes: Any, rank: int) -> list[int]:
-    """Return the axes of a query of a rank, heads included, that attention goes over."""
+    """Return the axes that attention goes over, of a query with an axis of heads."""
     if attention_axes is None:
         return list(range(1, rank - 2))
     given = [attention_axes] if isinstance(attention_axes, int) else attention_axes
@@ -355,7 +317,7 @@ def _over_axes(
     op: Builder, query: Value, key: Value, value: Value, mask: Value | None, axes: list[int],
     robust: bool | None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Return the result and the shares of attention over some of the axes.
+    """Return the result and the weights of attention over some of the axes.
 
     Args:
         op: Builder.
@@ -363,7 +325,7 @@ def _over_axes(
         key: The same, with other sizes of the axes that attention goes over.
         value: As the key.
         mask: [B, other axes, query axes, key axes].
-        axes: That attention goes over.
+        axes: Axes that attention goes over.
         robust: See `shares_of`.
     """
     rank, count = query.rank, len(axes)
@@ -375,6 +337,7 @@ def _over_axes(
         head, middle = moved.shape[: len(batch)], moved.shape[len(batch) : -1]
         lines.append(op.reshape(moved, (*head, _size(middle), moved.shape[-1])))
     q, k, v = lines
+    k, v = (repeat_heads(op, x, q.shape[-3]) for x in (k, v))
     swapped = [*range(k.rank - 2), k.rank - 1, k.rank - 2]
     scores = op.matmul(q, op.transpose(k, swapped))
     sizes = [[x.shape[i] for i in axes] for x in (query, key)]
@@ -408,29 +371,14 @@ def grouped_query_attention(
     key_mask: Value | None = None, attention_mask: Value | None = None,
     return_attention_scores: bool = False, use_causal_mask: bool = False,
 ) -> Masked:  # fmt: skip
-    """Attention in which several heads of the query share one of key and value."""
-    del flash_attention, seed, num_key_value_heads
+    """Grouped-query attention: several heads of the query share one of key and value."""
+    del flash_attention, seed, num_query_heads, num_key_value_heads  # weights have these shapes
     call = _call(tensors, mask, {
         "value": value, "key": key, "query_mask": query_mask, "value_mask": value_mask,
         "key_mask": key_mask, "attention_mask": attention_mask,
         "return_attention_scores": return_attention_scores, "use_causal_mask": use_causal_mask,
     })  # fmt: skip
-    seen = _seen(op, call, sliding_window)
-    q, k, v = (
-        projected(op, w.below(role), x, use_bias=use_bias)
-        for role, x in (("query", call.query), ("key", call.key), ("value", call.value))
-    )
-    seen = None if seen is None else expanded(op, seen, 4, -3)
-    scale = 1 / sqrt(head_dim)
-    shares: Value | None = None
-    if not dropout and not call.has_scores:
-        result = dot_product(op, q, k, v, scale=scale, mask=seen)
-    else:
-        k, v = (repeated(op, x, num_query_heads) for x in (k, v))
-        shares = shares_of(op, scores_of(op, op.mul(q, scale), k), seen, 1, None)
-        result = combined(op, shares, v)
-    if use_gate:
-        gate = projected(op, w.below("gate"), call.query, use_bias=use_bias)
-        result = op.mul(result, op.unary("Sigmoid", gate))
-    output = joined(op, w.below("attention_output"), result, use_bias=use_bias)
-    return Masked([output, shares] if call.has_scores else output, call.masks[0])
+    return _attend_heads(
+        op, w, call, head_dim, None, window=sliding_window, dropout=dropout, robust=None,
+        use_bias=use_bias, use_gate=use_gate,
+    )  # fmt: skip

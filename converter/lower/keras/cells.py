@@ -1,20 +1,18 @@
-"""Cells: one step of a recurrence, from a layer's weights.
+"""Recurrent cells: one step of a recurrence, with the weights of a layer.
 
-Keras keeps the gates of a cell one after another in the last axis of its weights: LSTM's i, f, c,
-o and GRU's z, r, h. ONNX wants LSTM's as i, o, f, c.
+Keras keeps the gates of a cell one after another in the last axis of its weights: i, f, c, o of an
+LSTM, and z, r, h of a GRU.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/rnn
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from converter.lower.builder import END, Builder, numpy_type
+from converter.lower.builder import END, Builder
 from converter.lower.graph import Attribute
 from converter.lower.keras.activations import activate
 from converter.lower.keras.table import (
@@ -24,11 +22,18 @@ from converter.lower.keras.table import (
     is_authors,
     keras_layer,
 )
+from converter.lower.ops.recurrent import (
+    Weights,
+    gru_step,
+    lstm_step,
+    reorder_gates,
+    static,
+)
 from converter.lower.values import Value
 
 Make: TypeAlias = "Callable[..., Cell]"
 
-CELLS: dict[str, Make] = {}  # class of a cell, or of a layer that has one -> what makes the cell
+CELLS: dict[str, Make] = {}  # class of a cell or a layer -> function that makes the cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +42,13 @@ class Native:
 
     Attributes:
         op_type: Which of them.
-        kernel: [gates * units, features].
-        recurrent: [gates * units, units].
-        bias: [2 * gates * units]: added to the input's product, then to the state's.
-        units: Size of each state.
+        weights: Of one direction.
         activations: Name, alpha and beta of each.
-        attributes: What else the operator is given.
+        attributes: Further ones of the operator.
     """
 
     op_type: str
-    kernel: Value
-    recurrent: Value
-    bias: Value | None
-    units: int
+    weights: Weights
     activations: "tuple[Gate, ...]"
     attributes: Mapping[str, Attribute]
 
@@ -59,12 +58,12 @@ class Cell:
     """One step of a recurrence.
 
     Attributes:
-        project: What of a step needs no state, for one step or, along axis 1, for all.
-        step: A projected step and the states to the new states, and to what else is put out.
-        zeros: The states to begin with, for one projected step or all.
-        count: How many states there are.
-        result: Which of what a step makes is the output.
-        native: The same for ONNX's own operator, where one can do it.
+        project: The part of a step that needs no state, for one step or for all along axis 1.
+        step: From a projected step and the states to the new states, and further outputs.
+        zeros: The initial states, for one projected step or all.
+        count: Number of states.
+        result: Index of the output among the results of a step.
+        native: The same for ONNX's own operator, where there is one.
     """
 
     project: Callable[[Value], Value]
@@ -76,7 +75,7 @@ class Cell:
 
 
 def cell_layer(*class_names: str) -> Callable[[Make], Make]:
-    """Enter cells, for layers that go over steps with them and for models that call them."""
+    """Enter cells, for recurrent layers and for models that call them."""
 
     def enter(make: Make) -> Make:
         for name in class_names:
@@ -88,7 +87,7 @@ def cell_layer(*class_names: str) -> Callable[[Make], Make]:
 
 
 def _one_step(make: Make) -> Callable[..., list[Value]]:
-    """Return the handler of a cell that is called as a layer: output, then states."""
+    """Return the handler of a cell that is called as a layer; it returns the output and states."""
 
     @wraps(make)
     def handler(
@@ -123,7 +122,7 @@ def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:
     """Return the cell that a configuration holds in its serialised form.
 
     Raises:
-        Unsupported: It is none of Keras's own, or has an argument we do not know.
+        Unsupported: It is not a cell of Keras, or has an unknown argument.
     """
     name = str(entry.get("class_name")).rpartition(">")[2]
     config = entry.get("config")
@@ -162,16 +161,16 @@ def gates(
     op: Builder, w: Roles, units: int, keras_1: Sequence[int], *, use_bias: bool,
     today: Callable[[Value], Value] = lambda matrix: matrix,
 ) -> Gates:  # fmt: skip
-    """Return the weights of a cell, whichever Keras wrote them.
+    """Return the weights of a cell from any version of Keras.
 
     Args:
         op: Builder.
         w: Weights: by name, or by order where they are Keras 1's: W, U, b of all gates, or of
             each gate in turn.
         units: Size of a gate.
-        keras_1: For each gate, its place among those of Keras 1.
-        use_bias: Whether there is one.
-        today: From a stored matrix to one with its axes as they are kept today.
+        keras_1: For each gate, its index among those of Keras 1.
+        use_bias: Whether there is a bias.
+        today: From a stored matrix to one with the axes of current Keras.
     """
     count = len(keras_1)
     if "kernel" in w:
@@ -192,7 +191,7 @@ def gates(
 
 
 def _from_cudnn(op: Builder, gates: Gates, units: int, count: int) -> Gates:
-    """Return weights as Keras keeps them; a bias of twice the size says that they are cuDNN's.
+    """Return weights in the layout of Keras; a bias of twice the size tells those of cuDNN.
 
     cuDNN's matrices are [units, features] for each gate, under the shape [features, units].
     Spec: _convert_rnn_weights in tf_keras/src/saving/legacy/hdf5_format.py
@@ -208,37 +207,30 @@ def _from_cudnn(op: Builder, gates: Gates, units: int, count: int) -> Gates:
     return Gates(kernel, recurrent, op.reshape(gates.bias, (2, count * units)))
 
 
-def _by_gate(op: Builder, matrix: Value, units: int, order: Sequence[int]) -> Value:
-    """Return [n, gates * units] as [n, gates, units] with the gates in another order."""
-    cut = op.reshape(matrix, (matrix.shape[0], len(order), units))
-    if list(order) == sorted(order):
-        return cut
-    return op.gather(cut, op.constant(list(order), "int64"), 1)
-
-
 def _native(
-    op: Builder, op_type: str, gates: Gates, units: int, order: Sequence[int],
-    activations: Sequence[Any], **attributes: Attribute,
+    op: Builder, op_type: str, gates: Gates, order: str, activations: Sequence[Any],
+    **attributes: Attribute,
 ) -> Native | None:  # fmt: skip
-    """Return a cell as ONNX's own operator takes it, or None where it cannot do it."""
+    """Return a cell as ONNX's own operator takes it, or None where it cannot."""
     if op.supplies is not None and any(map(op.supplies.has_activation, activations)):
         return None
     known = [gate_activation(spec) for spec in activations]
     found = tuple(gate for gate in known if gate is not None)
     if len(found) < len(known):
         return None
-    whole = len(order) * units
-    matrices = [
-        op.reshape(op.transpose(_by_gate(op, m, units, order), (1, 2, 0)), (whole, m.shape[0]))
-        for m in (gates.kernel, gates.recurrent)
-    ]
+    kernel, recurrent = (
+        reorder_gates(op, op.transpose(matrix, (1, 0)), 0, op_type, order)
+        for matrix in (gates.kernel, gates.recurrent)
+    )
     bias = gates.bias
     if bias is not None:
-        if bias.rank == 1:
-            none = op.constant(np.zeros((1, whole), numpy_type(bias.dtype)))
-            bias = op.concat([op.reshape(bias, (1, whole)), none], 0)
-        bias = op.reshape(_by_gate(op, bias, units, order), (2 * whole,))
-    return Native(op_type, matrices[0], matrices[1], bias, units, found, attributes)
+        width = bias.shape[-1]
+        bias = reorder_gates(op, bias, -1, op_type, order)
+        if bias.rank == 1:  # of the input's product alone
+            bias = op.pad(bias, [0], [static(width)])
+        else:
+            bias = op.reshape(bias, (2 * static(width),))
+    return Native(op_type, Weights(kernel, recurrent, bias), found, attributes)
 
 
 # -- activations ---------------------------------------------------------------------------------
@@ -246,7 +238,7 @@ def _native(
 Gate: TypeAlias = tuple[str, float | None, float | None]
 
 # fmt: off
-# Keras's name -> ONNX's, alpha, beta. What is not here is done step by step.
+# Keras's name -> ONNX's, alpha, beta. Any other activation needs a Scan.
 ACTIVATIONS: dict[str, Gate] = {
     "tanh":                ("Tanh", None, None),
     "sigmoid":             ("Sigmoid", None, None),
@@ -304,19 +296,16 @@ def lstm_cell(
     found = gates(op, w, units, (0, 2, 1, 3), use_bias=use_bias)
     bias = found.bias
     if bias is not None and bias.rank == 2:
-        # One for the input's product and one for the state's: only their sum matters.
+        # One bias of the input's product and one of the state's: only their sum matters.
         bias = op.add(*_rows(op, bias))
+    sigma, tau = (partial(activate, spec=s) for s in (recurrent_activation, activation))
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         h, c = states
-        parts = op.split(op.add(x, op.matmul(h, found.recurrent)), -1, [units] * 4)
-        i, f, o = (activate(op, parts[n], recurrent_activation) for n in (0, 1, 3))
-        c = op.add(op.mul(f, c), op.mul(i, activate(op, parts[2], activation)))
-        return [op.mul(o, activate(op, c, activation)), c]
+        gates = op.split(op.add(x, op.matmul(h, found.recurrent)), -1, [units] * 4)
+        return list(lstm_step(op, gates, c, sigma, tau))
 
-    native = _native(
-        op, "LSTM", found, units, (0, 3, 1, 2), [recurrent_activation, activation, activation]
-    )
+    native = _native(op, "LSTM", found, "ifco", [recurrent_activation, activation, activation])
     project = _projection(op, found.kernel, bias)
     return Cell(project, step, _zeros(op, units, 2), 2, native=native)
 
@@ -340,6 +329,7 @@ def gru_cell(
     cut = 2 * units
     first = _projection(op, op.slice(found.recurrent, [1], [0], [cut]), None)
     last = _projection(op, op.slice(found.recurrent, [1], [cut], [END]), None)
+    sigma, tau = (partial(activate, spec=s) for s in (recurrent_activation, activation))
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         (h,) = states
@@ -349,14 +339,15 @@ def gru_cell(
             if reset_after
             else op.split(first(h), -1, [units] * 2)
         )
-        z = activate(op, op.add(z_x, z_h), recurrent_activation)
-        r = activate(op, op.add(r_x, r_h), recurrent_activation)
-        inner = op.mul(r, new_h[0]) if reset_after else last(op.mul(r, h))
-        new = activate(op, op.add(new_x, inner), activation)
-        return [op.add(op.mul(z, h), op.mul(op.sub(1.0, z), new))]
+
+        def recur(r: Value) -> Value:
+            return op.mul(r, new_h[0]) if reset_after else last(op.mul(r, h))
+
+        z, r = op.add(z_x, z_h), op.add(r_x, r_h)
+        return [gru_step(op, z, r, new_x, h, recur, sigma, tau)]
 
     native = _native(
-        op, "GRU", found, units, (0, 1, 2), [recurrent_activation, activation],
+        op, "GRU", found, "zrh", [recurrent_activation, activation],
         linear_before_reset=int(reset_after),
     )  # fmt: skip
     project = _projection(op, found.kernel, bias)
@@ -385,14 +376,14 @@ def simple_rnn_cell(
         (h,) = states
         return [activate(op, op.add(x, op.matmul(h, found.recurrent)), activation)]
 
-    native = _native(op, "RNN", found, units, (0,), [activation])
+    native = _native(op, "RNN", found, "h", [activation])
     project = _projection(op, found.kernel, found.bias)
     return Cell(project, step, _zeros(op, units, 1), 1, native=native)
 
 
 @cell_layer("StackedRNNCells")
 def stacked_cells(op: Builder, w: Roles, /, *, cells: Sequence[Mapping[str, Any]]) -> Cell:
-    """Cells one on another: the output of each is the input of the next."""
+    """Stacked cells: the output of each is the input of the next."""
     parts = _weights_of_cells(op, w, cells)
     stack = [cell_of(op, part, entry) for part, entry in zip(parts, cells, strict=True)]
     starts = list(accumulate((cell.count for cell in stack), initial=0))
@@ -432,7 +423,7 @@ def residual_cell(
 
 @cell_layer("DeviceWrapper")
 def cell_on_device(op: Builder, w: Roles, /, *, cell: Mapping[str, Any], device: Any) -> Cell:
-    """The cell: where it computed has no meaning here (`tf.nn.RNNCellDeviceWrapper`)."""
+    """The cell itself; its device has no meaning here (`tf.nn.RNNCellDeviceWrapper`)."""
     del device
     return cell_of(op, w, cell)
 
@@ -443,7 +434,7 @@ def cell_with_dropout(
     output_keep_prob: float = 1.0, state_keep_prob: float = 1.0, variational_recurrent: Any = None,
     input_size: Any = None, seed: Any = None, dropout_fn: Any = None,
 ) -> Cell:  # fmt: skip
-    """The cell, where nothing is dropped (`tf.nn.RNNCellDropoutWrapper`)."""
+    """The cell itself, with keep probabilities of 1 (`tf.nn.RNNCellDropoutWrapper`)."""
     if dropout_fn is not None or min(input_keep_prob, output_keep_prob, state_keep_prob) < 1:
         raise Unsupported("DropoutWrapper, which drops elements at random in inference, too")
     del variational_recurrent, input_size, seed
@@ -451,7 +442,7 @@ def cell_with_dropout(
 
 
 def _weights_of_cells(op: Builder, w: Roles, cells: Sequence[Mapping[str, Any]]) -> list[Roles]:
-    """Return the weights of each cell of a stack: by its name, or else by order."""
+    """Return the weights of each cell of a stack, by name or else in order."""
     names = [str(entry["config"].get("name")) for entry in cells]
     while len(parts := list(w.parts())) == 1 and parts[0] not in names:
         w = w.below(parts[0])  # the stack itself

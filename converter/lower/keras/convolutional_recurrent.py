@@ -4,6 +4,7 @@ Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/rnn/conv
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -14,6 +15,7 @@ from converter.lower.keras.fold_time import fold_steps, unfold_steps
 from converter.lower.keras.recurrent import recurrent_layer
 from converter.lower.keras.table import Roles
 from converter.lower.ops.conv import as_given, channels_first, convolve
+from converter.lower.ops.recurrent import lstm_step
 from converter.lower.values import Value
 
 
@@ -36,6 +38,7 @@ def conv_lstm_cell(
     found = gates(op, w, filters, (0, 2, 1, 3), use_bias=use_bias, today=today)
     kernel, recurrent, bias = found.kernel, found.recurrent, found.bias
     rank = kernel.rank - 2
+    sigma, tau = (partial(activate, spec=s) for s in (recurrent_activation, activation))
 
     def convolved(
         x: Value, kernel: Value, bias: Value | None = None, strides: Any = 1,
@@ -58,11 +61,9 @@ def conv_lstm_cell(
 
     def step(x: Value, states: list[Value]) -> list[Value]:
         h, c = (channels_first(op, s, data_format) for s in states)
-        parts = op.split(op.add(x, convolved(h, recurrent)), 1, [filters] * 4)
-        i, f, o = (activate(op, parts[n], recurrent_activation) for n in (0, 1, 3))
-        c = op.add(op.mul(f, c), op.mul(i, activate(op, parts[2], activation)))
-        h = op.mul(o, activate(op, c, activation))
-        return [as_given(op, s, data_format) for s in (h, c)]
+        gates = op.split(op.add(x, convolved(h, recurrent)), 1, [filters] * 4)
+        after = lstm_step(op, gates, c, sigma, tau)
+        return [as_given(op, s, data_format) for s in after]
 
     def zeros(x: Value) -> list[Value]:
         one = op.gather(x, op.constant(0, "int64"), 1) if x.rank == rank + 3 else x

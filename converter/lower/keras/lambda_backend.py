@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
+from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.lambda_tensors import function, sizes
 from converter.lower.keras.lambda_values import Sizes
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.operands import known_axes
+from converter.lower.ops import activation as activations
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
@@ -187,7 +188,7 @@ def elu(op: Builder, x: Any, alpha: float = 1.0) -> Value:
 @operation(BACKEND_FUNCTIONS, "hard_sigmoid")
 def hard_sigmoid(op: Builder, x: Any) -> Value:
     """0.2 * x + 0.5, held between 0 and 1: as before Keras 3."""
-    return activations.FUNCTIONS["keras2_hard_sigmoid"](op, tensor(op, x))
+    return FUNCTIONS["keras2_hard_sigmoid"](op, tensor(op, x))
 
 
 @operation(BACKEND_FUNCTIONS, "softmax")

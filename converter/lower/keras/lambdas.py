@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import ELEMENT_TYPES, Builder
-from converter.lower.keras.activations import LAMBDA, activation
+from converter.lower.keras.activations import FUNCTIONS, LAMBDA
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
@@ -62,7 +62,6 @@ def lambda_(
     return made if own is None else Masked(made, own)
 
 
-@activation(LAMBDA)
 def apply_lambda(op: Builder, x: Value, config: Any) -> Value:
     """Apply an activation that is a function of the author's: Keras 3 keeps its code.
 
@@ -75,6 +74,9 @@ def apply_lambda(op: Builder, x: Value, config: Any) -> Value:
         raise Unsupported("an activation that gives more than a tensor")
     note(op, Roles(op, "of an activation", {}), names.read)
     return result
+
+
+FUNCTIONS[LAMBDA] = apply_lambda
 
 
 def closure_of(config: Any) -> Closure:

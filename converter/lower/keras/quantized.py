@@ -1,7 +1,7 @@
-"""Layers whose weights are quantized: integers with a scale, or floats of eight bits.
+"""Layers with quantized weights: integers with a scale, or float8.
 
-Where Keras quantises the inputs of a call too, the graph does it as well, and rounds as Keras does.
-A layer is called here by its class and its mode, "Dense int8": a rule writes them together.
+Where Keras also quantizes the inputs of a call, the graph does so with the same rounding. A row is
+named by class and mode, "Dense int8": `class_of_a_mode` joins them.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/quantizers
 """
 
@@ -15,6 +15,7 @@ from converter.lower.keras.activations import activate
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.ops.einsum import contract
+from converter.lower.ops.quantize import quantize_by_size, round_to_float8
 from converter.lower.values import Value, total
 
 # -- inputs ----------------------------------------------------------------------------------------
@@ -22,7 +23,7 @@ from converter.lower.values import Value, total
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What the inputs of a call are quantized to."""
+    """The integers that inputs of a call are quantized to."""
 
     low: float = -127
     high: float = 127
@@ -30,10 +31,10 @@ class Range:
 
 
 def input_range(config: Any, default: Range | None) -> Range | None:
-    """Return what a layer quantises its inputs to, None where it does not.
+    """Return the range that a layer quantizes its inputs to, or None.
 
     Raises:
-        Unsupported: By anything but their largest size.
+        Unsupported: The quantizer is not AbsMaxQuantizer.
     """
     if not isinstance(config, Mapping):
         return default
@@ -47,16 +48,13 @@ def input_range(config: Any, default: Range | None) -> Range | None:
     return Range(low, high, given.get("epsilon", 1e-7))
 
 
-def quantised(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
-    """Return x as integers of a range, still in its dtype, and what it was multiplied by."""
-    size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
-    scale = op.div(to.high, op.add(size, to.epsilon))
-    rounded = op.unary("Round", op.mul(x, scale))
-    return op.clip(rounded, to.low, to.high), scale
+def quantize_by_range(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
+    """Return x as integers of a range, in its own dtype, and the factor."""
+    return quantize_by_size(op, x, axes, to.low, to.high, to.epsilon)
 
 
 def single(op: Builder, x: Value) -> Value:
-    """Return x where sums of products of integers are exact."""
+    """Return x in a dtype in which sums of products of int8 are exact."""
     return x if x.dtype == "float64" else op.cast(x, "float32")
 
 
@@ -64,11 +62,11 @@ def single(op: Builder, x: Value) -> Value:
 
 
 def unpacked(op: Builder, packed: Value, axis: int, count: Dim, *, signed: bool = True) -> Value:
-    """Return the numbers of four bits that bytes hold along an axis, the low ones first."""
+    """Return int4 values unpacked from bytes along an axis, the low nibble first."""
     wide = op.cast(packed, "int32")
     low = op.elementwise("Mod", wide, 16)
     high = op.elementwise("Mod", op.div(op.sub(wide, low), 16), 16)
-    if signed:  # -8 to 7 are kept as 8 to 15 and 0 to 7
+    if signed:  # -8 to -1 are stored as 8 to 15
         low, high = (op.sub(op.elementwise("Mod", op.add(n, 8), 16), 8) for n in (low, high))
     place = packed.axis(axis)
     pairs = op.concat([op.unsqueeze(n, [place + 1]) for n in (low, high)], place + 1)
@@ -97,30 +95,16 @@ def calibrated(op: Builder, w: Roles, bits: int, columns: Dim) -> Value:
 
 
 def bits_of(dtype: Any) -> int:
-    """Return how many bits a policy's weights have: "gptq/4/128"."""
+    """Return the number of bits of weights from a dtype policy, as "gptq/4/128"."""
     inner = dtype.get("config") if isinstance(dtype, Mapping) else None
     parts = str(inner.get("mode", "") if isinstance(inner, Mapping) else dtype).split("/")
     return int(parts[1]) if len(parts) > 1 and parts[0] == "gptq" else 4
 
 
 def leave_history(w: Roles) -> None:
-    """Leave what only training of floats of eight bits reads."""
+    """Leave out the weights that only float8 training reads."""
     w.leave("inputs_amax_history", "kernel_amax_history", "outputs_grad_amax_history")
     w.leave("outputs_grad_scale")
-
-
-def eight_bits(op: Builder, x: Value, scale: Value) -> Value:
-    """Return x as float8_e4m3fn keeps it: three bits behind the point, from 2**-9 to 448."""
-    moved = op.clip(op.div(x, scale), -448.0, 448.0)
-    size = op.elementwise("Max", op.unary("Abs", moved), op.constant(2.0**-6, x.dtype))
-    power = op.unary("Floor", op.div(op.unary("Log", size), 0.6931471805599453))
-    two = op.elementwise("Pow", op.constant(2.0, x.dtype), power)
-    # A logarithm may be off by a little, just where a power of two begins.
-    two = op.where(op.elementwise("Less", size, two), op.mul(two, 0.5), two)
-    doubled = op.mul(two, 2.0)
-    two = op.where(op.elementwise("GreaterOrEqual", size, doubled), doubled, two)
-    step = op.mul(two, 0.125)
-    return op.mul(op.mul(op.unary("Round", op.div(moved, step)), step), scale)
 
 
 def finished(op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool) -> Value:
@@ -129,7 +113,7 @@ def finished(op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool
 
 
 def bias_of_float8(op: Builder, w: Roles) -> Value:
-    """Return a bias as bfloat16 keeps it, where the layer computes in float32."""
+    """Return a bias rounded to bfloat16 where the layer computes in float32."""
     bias = w["bias"]
     return op.cast(op.cast(bias, "bfloat16"), bias.dtype) if bias.dtype == "float32" else bias
 
@@ -138,10 +122,10 @@ def bias_of_float8(op: Builder, w: Roles) -> Value:
 
 
 def scaled_product(op: Builder, x: Value, kernel: Value, scale: Value, to: Range | None) -> Value:
-    """Return x @ kernel / scale for a kernel of integers, with x rounded where it is to be."""
+    """Return x @ kernel / scale for a kernel of integers; x is quantized if a range is given."""
     dtype = x.dtype
     if to is not None:
-        x, factor = quantised(op, x, [-1], to)
+        x, factor = quantize_by_range(op, x, [-1], to)
         scale = op.mul(scale, factor)
     whole = single(op, x) if to is not None else x
     result = op.matmul(whole, op.cast(kernel, whole.dtype))
@@ -153,7 +137,7 @@ def dense_int8(
     op: Builder, w: Roles, x: Value, /, *,
     units: int, activation: Any = None, use_bias: bool = True, quantization_config: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(x @ kernel / scale + bias), with x rounded to integers too."""
+    """activation(x @ kernel / scale + bias), with x quantized, too."""
     del units
     to = input_range(quantization_config, Range())
     result = scaled_product(op, x, w.exact("kernel"), w["kernel_scale"], to)
@@ -165,7 +149,7 @@ def dense_int4(
     op: Builder, w: Roles, x: Value, /, *,
     units: int, activation: Any = None, use_bias: bool = True, quantization_config: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(x @ kernel + bias), of two weights a byte, scaled by channel or in groups."""
+    """activation(x @ kernel + bias) with int4 weights, scaled by channel or in groups."""
     packed = w.exact("kernel")
     if packed.shape[-1] != (units + 1) // 2:
         raise Unsupported("a kernel that an older Keras packed")
@@ -183,11 +167,11 @@ def dense_float8(
     op: Builder, w: Roles, x: Value, /, *,
     units: int, activation: Any = None, use_bias: bool = True,
 ) -> Value:  # fmt: skip
-    """activation(x @ kernel + bias), both as floats of eight bits keep them."""
+    """activation(x @ kernel + bias) with x and kernel rounded to float8."""
     del units
     leave_history(w)
-    inputs = eight_bits(op, x, w["inputs_scale"])
-    result = op.matmul(inputs, eight_bits(op, w["kernel"], w["kernel_scale"]))
+    inputs = round_to_float8(op, x, w["inputs_scale"])
+    result = op.matmul(inputs, round_to_float8(op, w["kernel"], w["kernel_scale"]))
     return activate(op, op.add(result, bias_of_float8(op, w)) if use_bias else result, activation)
 
 
@@ -196,7 +180,7 @@ def dense_calibrated(
     op: Builder, w: Roles, x: Value, /, *,
     units: int, activation: Any = None, use_bias: bool = True, dtype: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(x @ kernel + bias), of weights in groups that a calibration found."""
+    """activation(x @ kernel + bias) with weights of GPTQ or AWQ."""
     kernel = calibrated(op, w, bits_of(dtype), units)
     result = op.matmul(x, op.cast(kernel, x.dtype))
     return finished(op, w, result, activation, has_bias=use_bias)
@@ -206,7 +190,7 @@ def dense_calibrated(
 
 
 def spelled_out(equation: str, rank: int) -> tuple[str, str, str]:
-    """Return the letters of input, kernel and output, with some in place of an ellipsis."""
+    """Return the subscripts of input, kernel and output, with letters for an ellipsis."""
     left, _, output = equation.replace(" ", "").partition("->")
     inputs, _, kernel = left.partition(",")
     missing = rank - len(inputs.replace("...", ""))
@@ -217,7 +201,7 @@ def spelled_out(equation: str, rank: int) -> tuple[str, str, str]:
 def kernel_shape(
     x: Value, inputs: str, kernel: str, output: str, output_shape: Any
 ) -> tuple[Dim, ...]:
-    """Return the shape a kernel has when it is not packed."""
+    """Return the shape of a kernel that is not packed."""
     sizes: dict[str, Dim] = dict(zip(inputs, x.shape, strict=True))
     last = [output_shape] if isinstance(output_shape, int) else list(output_shape)
     for letter, n in zip(reversed(output), reversed(last), strict=False):
@@ -226,18 +210,18 @@ def kernel_shape(
     return tuple(sizes[letter] for letter in kernel)
 
 
-def quantised_einsum(
+def quantized_einsum(
     op: Builder, x: Value, kernel: Value, scale: Value | None, to: Range | None, equation: str
 ) -> Value:
-    """Return einsum(equation, x, kernel) / scale, with x rounded where it is to be."""
+    """Return einsum(equation, x, kernel) / scale; x is quantized if a range is given."""
     dtype = x.dtype
     inputs, _, output = spelled_out(equation, x.rank)
     divisors = [] if scale is None else [scale]
     if to is not None:
         summed = [i for i, letter in enumerate(inputs) if letter not in output]
-        x, factor = quantised(op, x, summed, to)
+        x, factor = quantize_by_range(op, x, summed, to)
         x = single(op, x)
-        # The factor has one element along what is summed: its axes become those of the output.
+        # The factor has no summed axes, and its other axes in the order of the output.
         kept = [letter for letter in inputs if letter in output]
         factor = op.squeeze(factor, summed)
         factor = op.transpose(factor, [kept.index(c) for c in output if c in kept])
@@ -257,10 +241,10 @@ def einsum_dense_int8(
     equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
     quantization_config: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(einsum(equation, x, kernel) / scale + bias), with x rounded too."""
+    """activation(einsum(equation, x, kernel) / scale + bias), with x quantized, too."""
     del output_shape
     to = input_range(quantization_config, Range())
-    result = quantised_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
+    result = quantized_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 
@@ -270,7 +254,7 @@ def einsum_dense_int4(
     equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
     quantization_config: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(einsum(equation, x, kernel) + bias), of two weights a byte."""
+    """activation(einsum(equation, x, kernel) + bias) with int4 weights."""
     letters = spelled_out(equation, x.rank)
     shape = kernel_shape(x, *letters, output_shape)
     columns = total([n for n, c in zip(shape, letters[1], strict=True) if c in letters[2]])
@@ -281,7 +265,7 @@ def einsum_dense_int4(
         scale = w["kernel_scale"]
         weights = op.div(op.cast(kernel, scale.dtype), scale)
         to = input_range(quantization_config, None)
-    result = quantised_einsum(op, x, op.reshape(weights, shape), None, to, equation)
+    result = quantized_einsum(op, x, op.reshape(weights, shape), None, to, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 
@@ -290,11 +274,11 @@ def einsum_dense_float8(
     op: Builder, w: Roles, x: Value, /, *,
     equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
 ) -> Value:  # fmt: skip
-    """activation(einsum(equation, x, kernel) + bias), both as floats of eight bits keep them."""
+    """activation(einsum(equation, x, kernel) + bias) with x and kernel rounded to float8."""
     del output_shape
     leave_history(w)
-    inputs = eight_bits(op, x, w["inputs_scale"])
-    kernel = eight_bits(op, w["kernel"], w["kernel_scale"])
+    inputs = round_to_float8(op, x, w["inputs_scale"])
+    kernel = round_to_float8(op, w["kernel"], w["kernel_scale"])
     result = contract(op, equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))
     return activate(op, op.add(result, bias_of_float8(op, w)) if bias_axes else result, activation)
 
@@ -305,13 +289,13 @@ def einsum_dense_calibrated(
     equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
     dtype: Any = None, gptq_unpacked_column_size: Any = None, awq_unpacked_column_size: Any = None,
 ) -> Value:  # fmt: skip
-    """activation(einsum(equation, x, kernel) + bias), of weights that a calibration found."""
+    """activation(einsum(equation, x, kernel) + bias) with weights of GPTQ or AWQ."""
     del gptq_unpacked_column_size, awq_unpacked_column_size  # the scale has as many rows
     letters = spelled_out(equation, x.rank)
     shape = kernel_shape(x, *letters, output_shape)
     columns = w["kernel_scale"].shape[0]
     kernel = op.reshape(calibrated(op, w, bits_of(dtype), columns), shape)
-    result = quantised_einsum(op, x, kernel, None, None, equation)
+    result = quantized_einsum(op, x, kernel, None, None, equation)
     return finished(op, w, result, activation, has_bias=bool(bias_axes))
 
 
@@ -319,7 +303,7 @@ def einsum_dense_calibrated(
 
 
 def looked_up(op: Builder, w: Roles, numbers: Value, width: int) -> Value:
-    """Return the rows of embeddings of integers, scaled by row or in groups of a row."""
+    """Return rows of quantized embeddings, scaled by row or in groups of a row."""
     kept = w.exact("embeddings")
     packed = kept.shape[-1] != width
     rows = op.gather(unpacked(op, kept, -1, width) if packed else kept, numbers)
@@ -337,7 +321,7 @@ def embedding(
     op: Builder, w: Roles, x: Value, /, *,
     input_dim: int, output_dim: int, mask_zero: bool = False,
 ) -> Any:  # fmt: skip
-    """embeddings[x] of integers, scaled; masks zeros where it is asked to."""
+    """embeddings[x] of quantized embeddings; index 0 is masked if asked."""
     del input_dim
     numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
     result = looked_up(op, w, numbers, output_dim)
@@ -354,8 +338,8 @@ def reversible_embedding(
     reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
     quantization_config: Any = None,
 ) -> Any:  # fmt: skip
-    """embeddings[x] of integers, or x @ embeddings.T, with x rounded too."""
-    del reverse_dtype  # Keras does without, where the weights are quantized
+    """embeddings[x] of quantized embeddings, or x @ embeddings.T with x quantized, too."""
+    del reverse_dtype  # Keras ignores it where weights are quantized
     if not reverse:
         return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
     role = "embeddings" if tie_weights else "reverse_embeddings"

@@ -1,7 +1,7 @@
-"""Layers that go over the steps of a sequence: SimpleRNN, LSTM, GRU, and RNN over any cell.
+"""Recurrent layers: SimpleRNN, LSTM, GRU, and RNN with any cell.
 
-ONNX's own operators do what they can, masks included; the rest is a Scan over the steps. Inside,
-steps are axis 1, and outputs stand in the order of the sequence whichever way it is gone through.
+ONNX's own operators are used where they can be, masks included; else a Scan over the steps. Steps
+are axis 1 here, and outputs are in the order of the sequence in both directions.
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/backend/tensorflow/rnn.py
 """
 
@@ -28,18 +28,19 @@ from converter.lower.keras.cells import (
     simple_rnn_cell,
 )
 from converter.lower.keras.table import Masked, Roles, keras_layer
+from converter.lower.ops.recurrent import run_layer
 from converter.lower.scan import scan
 from converter.lower.values import Value
 
-SINGLE = ("float32", "float16", "bfloat16")  # what ONNX's own operators are given, as float32
+SINGLE = ("float32", "float16", "bfloat16")  # dtypes that ONNX's operators compute, in float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """How a layer goes over the steps, in Keras's words.
+    """Arguments of a recurrent layer besides those of its cell.
 
-    A stateful layer begins as Keras does after loading or ``reset_states()``, with zeros: an ONNX
-    model keeps nothing from one run to the next.
+    A stateful layer starts from zeros, as Keras does after loading or ``reset_states()``: an ONNX
+    model keeps no state between runs.
     """
 
     return_sequences: bool = False
@@ -52,13 +53,13 @@ class Loop:
 
 
 LOOP = frozenset(f.name for f in fields(Loop))
-# What is the call's, and what Keras 1 and 2 let a layer say of its input.
+# Arguments of the call, and those of Keras 1 and 2 about the input.
 BESIDE = ("mask", "masked_beside", "initial_state", "input_dim", "input_length")
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One way through a sequence."""
+    """One direction through a sequence."""
 
     cell: Cell
     initial: list[Value]
@@ -67,12 +68,12 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a pass gives.
+    """The results of a pass.
 
     Attributes:
         outputs: Of all steps; of a masked one, the output before it, or zeros.
-        last: The output of the step done last.
-        states: After it.
+        last: The output of the last step in the direction of the pass.
+        states: The states after it.
     """
 
     outputs: Value
@@ -81,7 +82,7 @@ class Run:
 
 
 def recurrent_layer(*class_names: str) -> Callable[[Make], Make]:
-    """Enter layers that go over steps with the cell that a function makes."""
+    """Enter recurrent layers whose cell a function makes."""
 
     def enter(make: Make) -> Make:
         for name in class_names:
@@ -93,7 +94,7 @@ def recurrent_layer(*class_names: str) -> Callable[[Make], Make]:
 
 
 def _over_steps(make: Make) -> Callable[..., Masked]:
-    """Return the handler of a layer: its arguments are the cell's, the loop's and the call's."""
+    """Return the handler of a layer; it takes the arguments of the cell, the loop and the call."""
 
     @wraps(make)
     def handler(
@@ -123,7 +124,7 @@ def _over_steps(make: Make) -> Callable[..., Masked]:
 def layer_parts(
     op: Builder, w: Roles, make: Make, arguments: Mapping[str, Any]
 ) -> tuple[Cell, Loop]:
-    """Return a layer's cell, and how it goes over steps, from its arguments."""
+    """Return a layer's cell and loop from its arguments."""
     loop = Loop(**{n: v for n, v in arguments.items() if n in LOOP})
     rest = {n: v for n, v in arguments.items() if n not in LOOP and n not in BESIDE}
     return make(op, w, **rest), loop
@@ -144,12 +145,12 @@ def as_given(x: Value, loop: Loop) -> Value:
 
 
 def masks_of_call(mask: Any, *, masked_beside: bool) -> tuple[Value | None, Value | None]:
-    """Return the mask that is used, and the one that goes on.
+    """Return the mask that is used, and the mask of the output.
 
     Args:
-        mask: What the call gives; a list is of masks that came with its tensors, of which initial
-            states are some. Keras 3 does not use those, but hands the first one on.
-        masked_beside: Whether it is used all the same.
+        mask: Mask of the call. A list holds the masks of all its tensors, initial states included;
+            Keras 3 does not use these, but passes the first one on.
+        masked_beside: Whether the first of a list is used, too.
     """
     if isinstance(mask, Value):
         return mask, mask
@@ -163,7 +164,7 @@ def flip(op: Builder, x: Value, axis: int) -> Value:
 
 
 def result(op: Builder, run: Run, mask: Value | None, loop: Loop) -> Value:
-    """Return what a layer gives: all outputs, in the order of the sequence, or the last."""
+    """Return all outputs of a layer, in the order of the sequence, or the last one."""
     output = run.outputs if loop.return_sequences else run.last
     if mask is None or not loop.zero_output_for_mask:
         return output
@@ -171,7 +172,7 @@ def result(op: Builder, run: Run, mask: Value | None, loop: Loop) -> Value:
         first = 0 if loop.go_backwards else -1
         keep = op.gather(mask, op.constant(first, "int64"), 1)
     elif loop.unroll and loop.go_backwards:
-        # Keras zeroes outputs that stand in reverse order by a mask that does not.
+        # Keras masks the reversed outputs by a mask that is not reversed.
         keep = flip(op, mask, 1)
     else:
         keep = mask
@@ -179,19 +180,19 @@ def result(op: Builder, run: Run, mask: Value | None, loop: Loop) -> Value:
 
 
 def beside(op: Builder, mask: Value, x: Value) -> Value:
-    """Return a mask with axes of one element at its end, as many as x has more."""
+    """Return a mask with trailing axes of one element, up to the rank of x."""
     mask = op.cast(mask, "bool")
     return op.unsqueeze(mask, range(mask.rank, x.rank)) if mask.rank < x.rank else mask
 
 
 def run_passes(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]) -> list[Run]:
-    """Go through a sequence once or, forth and back, twice.
+    """Run one pass through a sequence, or a forward and a backward one.
 
     Args:
         op: Builder.
         x: [batch, steps, ...].
-        mask: [batch, steps, ...]: which steps count; the others leave the states as they are.
-        passes: Of which both, where ONNX can, are one operation.
+        mask: [batch, steps, ...]; steps that are masked out leave the states as they are.
+        passes: One or two; two are one bidirectional operator where ONNX has it.
     """
     plain = x.rank == 3 and x.dtype in SINGLE and (mask is None or mask.rank == 2)
     natives = [p.cell.native for p in passes]
@@ -204,20 +205,13 @@ def run_passes(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]
 
 
 def _together(passes: Sequence[Pass]) -> bool:
-    """Return whether passes are the directions of one of ONNX's own operators."""
-    first, *others = (p.cell.native for p in passes)
-    if first is None:
-        return False
-    if not others:
-        return True
-    (second,) = others
-    return (
-        second is not None
-        and not passes[0].backwards
-        and passes[1].backwards
-        and (first.op_type, first.units, first.attributes, first.bias is None)
-        == (second.op_type, second.units, second.attributes, second.bias is None)
-    )
+    """Return whether one of ONNX's operators computes all passes."""
+    natives = [p.cell.native for p in passes]
+    kinds = [(n.op_type, n.attributes, n.weights.units, n.weights.bias is None)
+             for n in natives if n is not None]  # fmt: skip
+    if len(kinds) < len(passes) or len(passes) == 1:
+        return len(kinds) == len(passes)
+    return not passes[0].backwards and passes[1].backwards and kinds[0] == kinds[1]
 
 
 # -- step by step --------------------------------------------------------------------------------
@@ -248,7 +242,7 @@ def _scan(op: Builder, x: Value, mask: Value | None, way: Pass) -> Run:
         ]
         return [*after, output], [output]
 
-    # What Keras puts out before the first step that counts is zero, whatever the initial state.
+    # The output of Keras before the first unmasked step is zero, whatever the initial state.
     zero = _no_output(op, cell, projected, states)
     sequences = [projected, op.cast(mask, "bool")]
     last, (outputs,) = scan(op, masked, [*states, zero], sequences, axis=1, backwards=way.backwards)
@@ -256,12 +250,12 @@ def _scan(op: Builder, x: Value, mask: Value | None, way: Pass) -> Run:
 
 
 def _last(op: Builder, outputs: Value, way: Pass) -> Value:
-    """Return the output of the step done last."""
+    """Return the output of the last step in the direction of the pass."""
     return op.gather(outputs, op.constant(0 if way.backwards else -1, "int64"), 1)
 
 
 def _no_output(op: Builder, cell: Cell, projected: Value, states: list[Value]) -> Value:
-    """Return zeros of the shape of an output, which may be no state."""
+    """Return zeros of the shape of an output."""
     if cell.result < cell.count:
         return cell.zeros(projected)[cell.result]
     first = op.gather(projected, op.constant(0, "int64"), 1)
@@ -275,45 +269,29 @@ def _no_output(op: Builder, cell: Cell, projected: Value, states: list[Value]) -
 def _native(
     op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass], cells: Sequence[Native]
 ) -> list[Run]:
-    """Run one of ONNX's own operators, one way or both.
+    """Run one of ONNX's own operators, in one direction or both.
 
-    Steps that a mask leaves out are moved behind the others, of which there are as many as the
-    lengths say; outputs are then taken from where their steps went.
+    Steps that are masked out are moved behind the others, and lengths say how many are left.
+    Outputs are then gathered from where their steps went.
     """
-    first = cells[0]
-    dtype, single = x.dtype, op.cast(x, "float32")
+    first, batch, count = cells[0], x.shape[0], passes[0].cell.count
+    dtype, ways, units = x.dtype, len(passes), cells[0].weights.units
     packing = None if mask is None else _pack(op, op.cast(mask, "bool"))
     if packing is not None:
-        single = op.emit(
-            "GatherND", single, packing.order, dtype="float32", shape=single.shape, batch_dims=1
-        )
-    initial = [[op.cast(s, "float32") for s in p.initial] for p in passes]
-    count = passes[0].cell.count
+        x = op.emit("GatherND", x, packing.order, dtype=dtype, shape=x.shape, batch_dims=1)
+    initial = [[op.cast(s, dtype) for s in p.initial] for p in passes]
+    starts: list[Value] = []
     if any(initial):
         # [directions, batch, units] of each state; zeros for a pass that has none.
-        zero = op.expand(op.constant(0.0), (x.shape[0], first.units), like=x)
+        zero = op.expand(op.constant(0.0, dtype), (batch, units), like=x)
         rows = [states or [zero] * count for states in initial]
         starts = [op.concat([op.unsqueeze(row[n], [0]) for row in rows], 0) for n in range(count)]
-    else:
-        starts = []
-    ways = len(passes)
-    weights = [
-        _stack(op, [c.kernel for c in cells]), _stack(op, [c.recurrent for c in cells]),
-        _stack(op, [c.bias for c in cells]),
-    ]  # fmt: skip
-    direction = "bidirectional" if ways == 2 else "reverse" if passes[0].backwards else "forward"
-    batch, steps, units = x.shape[0], x.shape[1], first.units
-    state = ("float32", (ways, batch, units))
-    y, *after = op.node(
-        first.op_type,
-        [
-            op.kept(single.transposed([1, 0, 2]), (0, 1, 2)), *weights,
-            None if packing is None else packing.lengths, *starts,
-        ],
-        [("float32", (steps, ways, batch, units)), *[state] * count],
+    y, after = run_layer(
+        op, first.op_type, op.transpose(x, [1, 0, 2]), [c.weights for c in cells], starts,
+        lengths=None if packing is None else packing.lengths,
+        is_reversed=ways == 1 and passes[0].backwards,
         attributes={
-            **_activations([gate for c in cells for gate in c.activations]), **first.attributes,
-            "hidden_size": units, "direction": direction,
+            **first.attributes, **_activations([gate for c in cells for gate in c.activations])
         },
     )  # fmt: skip
     runs = []
@@ -325,17 +303,10 @@ def _native(
             outputs = packing.unpacked(op, outputs, backwards=way.backwards)
             some = op.unsqueeze(packing.some, [1])
             last = op.where(some, last, 0.0)
-            kept = initial[n] or [op.constant(0.0)] * count
+            kept = initial[n] or [op.constant(0.0, dtype)] * count
             states = [op.where(some, s, old) for s, old in zip(states, kept, strict=True)]
-        states = [op.cast(s, dtype) for s in states]
-        runs.append(Run(op.cast(outputs, dtype), op.cast(last, dtype), states))
+        runs.append(Run(outputs, last, states))
     return runs
-
-
-def _stack(op: Builder, values: Sequence[Value | None]) -> Value | None:
-    """Return the weights of each direction along a first axis."""
-    found = [op.unsqueeze(op.cast(v, "float32"), [0]) for v in values if v is not None]
-    return op.concat(found, 0) if found else None
 
 
 def _direction(op: Builder, x: Value, axis: int, number: int) -> Value:
@@ -346,7 +317,7 @@ def _direction(op: Builder, x: Value, axis: int, number: int) -> Value:
 def _activations(
     gates: Sequence[tuple[str, float | None, float | None]],
 ) -> dict[str, Attribute]:
-    """Return activations as attributes; alphas and betas are of those that have one."""
+    """Return activations as attributes of the operator."""
     found: dict[str, Attribute] = {"activations": [name for name, _, _ in gates]}
     alphas = [alpha for _, alpha, _ in gates if alpha is not None]
     betas = [beta for _, _, beta in gates if beta is not None]
@@ -362,12 +333,12 @@ class _Packing:
     """Where the steps of a masked sequence went.
 
     Attributes:
-        order: [batch, steps, 1]: which step is now in each place.
-        lengths: [batch]: how many count, as the operators want it.
-        some: [batch]: whether any does.
+        order: [batch, steps, 1]: the step that is at each index now.
+        lengths: [batch]: number of steps that are not masked, at least 1, for the operator.
+        some: [batch]: whether any step is not masked.
         mask: [batch, steps], of integers.
-        counts: [batch, steps]: how many count up to each, itself included.
-        total: [batch, 1]: how many count.
+        counts: [batch, steps]: cumulative sum of the mask.
+        total: [batch, 1]: sum of the mask.
     """
 
     order: Value
@@ -378,7 +349,7 @@ class _Packing:
     total: Value
 
     def unpacked(self, op: Builder, x: Value, *, backwards: bool) -> Value:
-        """Return outputs where their steps were; of others, the output before; else zero."""
+        """Return outputs at their own steps; masked steps repeat the output before, or are zero."""
         one = op.constant(1, "int64")
         if backwards:
             place = op.sub(self.counts, self.mask)
@@ -395,7 +366,7 @@ class _Packing:
 
 
 def _pack(op: Builder, mask: Value) -> _Packing:
-    """Return where the steps that count go: to the front, in their order."""
+    """Return how a mask moves its steps to the front, in their order."""
     steps = mask.shape[1]
     numbers = op.cast(mask, "int64")
     counts = op.emit("CumSum", numbers, op.constant(1, "int64"), dtype="int64", shape=mask.shape)
@@ -412,7 +383,7 @@ def _pack(op: Builder, mask: Value) -> _Packing:
         attributes={"axis": 1, "largest": 0, "sorted": 1},
     )  # fmt: skip
     length = op.squeeze(total, [1])
-    # Where none counts one is done, and its result is not used: no runtime minds that.
+    # A sequence without steps runs one, whose result is not used.
     lengths = op.cast(op.elementwise("Max", length, op.constant(1, "int64")), "int32")
     some = op.elementwise("Greater", length, op.constant(0, "int64"))
     return _Packing(op.unsqueeze(order, [2]), lengths, some, numbers, counts, total)
@@ -427,7 +398,7 @@ recurrent_layer("SimpleRNN")(simple_rnn_cell)
 
 @recurrent_layer("RNN")
 def any_cell(op: Builder, w: Roles, /, *, cell: Mapping[str, Any]) -> Cell:
-    """A cell, or a stack of them, over all steps."""
+    """A cell, or a stack of cells, over all steps."""
     return cell_of(op, w, cell)
 
 

@@ -1,60 +1,46 @@
-"""Activations of neural networks, and their gradients, which some graphs of inference hold.
+"""Activations of neural networks, and their gradients, which some inference graphs contain.
 
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/relu_op_functor.h
 and cwise_ops.h beside it.
 """
 
-from collections.abc import Mapping
-
-from converter.lower.table import Variant
+from converter.lower.ops import activation as ops
+from converter.lower.table import Variant, summarize
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-# SELU's constants as TensorFlow has them, which are those of ONNX in more digits.
-SCALE, SCALE_ALPHA = 1.0507009873554804934193349852946, 1.7580993408473768599402175208123
+# fmt: off
+FUNCTIONS: dict[str, ops.Activation] = {
+    "Elu": ops.elu, "Relu": ops.relu, "Relu6": ops.relu6, "Selu": ops.selu,
+    "Sigmoid": ops.sigmoid, "Softplus": ops.softplus, "Softsign": ops.softsign, "Tanh": ops.tanh,
+}
+# fmt: on
 
 
-ALPHA = SCALE_ALPHA / SCALE
-
-
-@tf_op(
-    Variant("Elu", "x if x > 0 else exp(x) - 1.", name="Elu", attributes={"alpha": 1.0}),
-    Variant(
-        "Selu",
-        "scale * (x if x > 0 else alpha * (exp(x) - 1)).",
-        name="Selu",
-        attributes={"alpha": ALPHA, "gamma": SCALE},
-    ),
-    Variant("Sigmoid", "1 / (1 + exp(-x)).", name="Sigmoid"),
-    Variant("Softplus", "log(1 + exp(x)).", name="Softplus"),
-    Variant("Softsign", "x / (1 + abs(x)).", name="Softsign"),
-    Variant("Tanh", "tanh(x).", name="Tanh"),
-)
-def activation(
-    op: Context, features: Value, /, *, name: str, attributes: Mapping[str, float] | None = None,
-) -> Value:  # fmt: skip
-    """An activation that is one node of ONNX."""
-    given = [(features.dtype, features.shape)]
-    return op.node(name, [features], given, attributes=attributes, stored=features.stored)[0]
-
-
-@tf_op("Relu")
-def relu(op: Context, features: Value, /) -> Value:
-    """max(x, 0)."""
-    return op.unary("Relu", features)
-
-
-@tf_op("Relu6")
-def relu6(op: Context, features: Value, /) -> Value:
-    """min(max(x, 0), 6)."""
-    return op.clip(features, 0, 6)
+@tf_op(*(Variant(name, summarize(f.__doc__), function=f) for name, f in FUNCTIONS.items()))
+def activation(op: Context, features: Value, /, *, function: ops.Activation) -> Value:
+    """An activation without parameters."""
+    return function(op, features)
 
 
 @tf_op("LeakyRelu")
 def leaky_relu(op: Context, features: Value, /, *, alpha: float = 0.2) -> Value:
-    """X if x > 0 else alpha * x."""
-    return op.unary("LeakyRelu", features, alpha=alpha)
+    """`x if x > 0 else alpha * x`."""
+    return ops.leaky_relu(op, features, alpha)
+
+
+def apply_fused(op: Context, name: str, x: Value, leakyrelu_alpha: float) -> Value:
+    """Return an activation that a graph optimizer fused with the op before it.
+
+    Raises:
+        Unsupported: It is no activation.
+    """
+    if name == "LeakyRelu":
+        return ops.leaky_relu(op, x, leakyrelu_alpha)
+    if name not in FUNCTIONS:
+        raise Unsupported(f"fused with {name}")
+    return FUNCTIONS[name](op, x)
 
 
 # -- gradients -------------------------------------------------------------------------------------
@@ -66,13 +52,13 @@ def _where(op: Context, question: str, x: Value, bound: float, a: Value, b: Valu
 
 @tf_op("SigmoidGrad")
 def sigmoid_grad(op: Context, y: Value, dy: Value, /) -> Value:
-    """Dy * y * (1 - y)."""
+    """`dy * y * (1 - y)`."""
     return op.mul(op.mul(dy, y), op.sub(1.0, y))
 
 
 @tf_op("TanhGrad")
 def tanh_grad(op: Context, y: Value, dy: Value, /) -> Value:
-    """Dy * (1 - y * y)."""
+    """`dy * (1 - y * y)`."""
     return op.mul(dy, op.sub(1.0, op.mul(y, y)))
 
 
@@ -129,8 +115,8 @@ def elu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
 @tf_op("SeluGrad")
 def selu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
     """The gradient times the scale, or times y + scale * alpha where y < 0."""
-    below = op.mul(op.add(outputs, SCALE_ALPHA), gradients)
-    return _where(op, "Less", outputs, 0.0, below, op.mul(gradients, SCALE))
+    below = op.mul(op.add(outputs, ops.SELU_SCALE * ops.SELU_ALPHA), gradients)
+    return _where(op, "Less", outputs, 0.0, below, op.mul(gradients, ops.SELU_SCALE))
 
 
 @tf_op("SoftplusGrad")

@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -211,7 +211,7 @@ def of_bits(op: Context, bits: Value, dtype: str) -> Value:
 def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
     """The same bits as another dtype: of a last axis of parts, or with one."""
     wanted = node.attribute("type")
-    dtype = QUANTISED.get(wanted, wanted)
+    dtype = QUANTIZED.get(wanted, wanted)
     own, other = _width(input.dtype), _width(dtype)
     if input.dtype == dtype:
         return input

@@ -1,16 +1,12 @@
-"""Suppression of boxes that overlap better ones.
+"""Non-maximum suppression: TensorFlow's versions of it, and the one of several classes.
 
-ONNX's operator does the plain kind. Where scores fade instead (soft suppression), or overlaps are
-given, a Loop takes the best box there is, round by round: scores only ever get less, so that is the
-order of TensorFlow's queue.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/image/non_max_suppression_op.cc
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 
-from converter.lower.graph import Dim, needed
+from converter.lower.graph import Dim
+from converter.lower.ops.nms import as_vector, measure_overlaps, suppress, suppress_by_rounds
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
@@ -19,41 +15,22 @@ SCORES = ("selected_indices", "selected_scores", "valid_outputs")
 DETECTIONS = ("nmsed_boxes", "nmsed_scores", "nmsed_classes", "valid_detections")
 
 
-def _scalar(op: Context, x: Value, dtype: str) -> Value:
-    """Return a number as a vector of one, as ONNX's operator has them."""
-    return op.cast(op.reshape(x, (1,)), dtype)
-
-
-def _kept(
-    op: Context, boxes: Value, scores: Value, most: Value, iou: Value, least: Value | None
-) -> Value:
-    """Return the numbers of boxes that stay, the best first."""
-    inputs = [
-        op.unsqueeze(op.cast(boxes, "float32"), [0]),
-        op.unsqueeze(op.cast(scores, "float32"), [0, 1]),
-        _scalar(op, most, "int64"), _scalar(op, iou, "float32"),
-        None if least is None else _scalar(op, least, "float32"),
-    ]  # fmt: skip
-    found = op.emit("NonMaxSuppression", *inputs, dtype="int64", shape=(None, 3))
-    return op.squeeze(op.slice(found, [1], [2], [3]), [1])
-
-
 @tf_op("NonMaxSuppression")
 def non_max_suppression(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, /, *,
     iou_threshold: float = 0.5,
 ) -> Value:  # fmt: skip
-    """The numbers of boxes that overlap no better one, the best first."""
+    """Indices of the boxes kept by non-maximum suppression, by descending score."""
     iou = op.constant(iou_threshold, "float32")
-    return op.cast(_kept(op, boxes, scores, max_output_size, iou, None), "int32")
+    return op.cast(suppress(op, boxes, scores, max_output_size, iou), "int32")
 
 
 @tf_op("NonMaxSuppressionV2")
 def non_max_suppression_v2(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value, /
 ) -> Value:
-    """The numbers of boxes that overlap no better one, the best first."""
-    return op.cast(_kept(op, boxes, scores, max_output_size, iou_threshold, None), "int32")
+    """Indices of the boxes kept by non-maximum suppression, by descending score."""
+    return op.cast(suppress(op, boxes, scores, max_output_size, iou_threshold), "int32")
 
 
 @tf_op("NonMaxSuppressionV3")
@@ -61,8 +38,8 @@ def non_max_suppression_v3(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, /,
 ) -> Value:  # fmt: skip
-    """The numbers of boxes that overlap no better one, the best first, of those good enough."""
-    found = _kept(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    """Indices of the boxes kept, by descending score, of scores above a threshold."""
+    found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     return op.cast(found, "int32")
 
 
@@ -71,8 +48,8 @@ def non_max_suppression_v4(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, /, *, pad_to_max_output_size: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """The numbers of boxes that overlap no better one, with zeros behind them, and how many."""
-    found = _kept(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    """Indices of the boxes kept, by descending score, padded with zeros, and their number."""
+    found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     numbers, count = op.cast(found, "int32"), _count(op, found)
     if pad_to_max_output_size:
         numbers = _filled_up(op, numbers, max_output_size)
@@ -84,17 +61,17 @@ def non_max_suppression_v5(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, soft_nms_sigma: Value, /, *, pad_to_max_output_size: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """The numbers and scores of boxes that overlap no better one, or fade where they do."""
+    """Indices and scores of the boxes kept; with soft suppression, scores fade by overlap."""
     sigma = op.number(soft_nms_sigma, "soft_nms_sigma")
     if sigma:
         single = op.cast(boxes, "float32")
-        # However much boxes overlap, they only fade.
-        found, left = _by_rounds(
+        # Boxes only fade, however much they overlap.
+        found, left = suppress_by_rounds(
             op, op.cast(scores, "float32"), max_output_size, op.constant(inf, "float32"),
-            op.cast(score_threshold, "float32"), _overlaps(op, single), fading=-0.5 / sigma,
+            op.cast(score_threshold, "float32"), measure_overlaps(op, single), fading=-0.5 / sigma,
         )  # fmt: skip
     else:
-        found = _kept(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+        found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
         left = op.gather(scores, found)
     numbers, count = op.cast(found, "int32"), _count(op, found)
     left = op.cast(left, scores.dtype)
@@ -108,10 +85,10 @@ def non_max_suppression_with_overlaps(
     op: Context, overlaps: Value, scores: Value, max_output_size: Value,
     overlap_threshold: Value, score_threshold: Value, /,
 ) -> Value:  # fmt: skip
-    """The numbers of what overlaps nothing better by more than a threshold, the best first."""
-    found, _ = _by_rounds(
+    """Indices of what overlaps nothing better by more than a threshold, by descending score."""
+    found, _ = suppress_by_rounds(
         op, scores, max_output_size, overlap_threshold, score_threshold,
-        lambda best: op.squeeze(op.gather(overlaps, best, 1), [1]), fading=0.0,
+        lambda best: op.squeeze(op.gather(overlaps, best, 1), [1]),
     )  # fmt: skip
     return op.cast(found, "int32")
 
@@ -121,94 +98,11 @@ def _count(op: Context, x: Value) -> Value:
 
 
 def _filled_up(op: Context, x: Value, size: Value) -> Value:
-    """Return a vector with zeros behind it, up to a size."""
-    missing = op.sub(_scalar(op, size, "int64"), op.size(x, 0))
+    """Return a vector padded with zeros to a size."""
+    missing = op.sub(as_vector(op, size, "int64"), op.size(x, 0))
     amounts = op.concat([op.constant([0], "int64"), missing], 0)
     known = op.dims(size)[0]
     return op.emit("Pad", x, amounts, dtype=x.dtype, shape=(known,))
-
-
-# -- round by round --------------------------------------------------------------------------------
-
-
-def _overlaps(op: Context, boxes: Value) -> Callable[[Value], Value]:
-    """Return what tells how much of their union each box has in common with one of them."""
-    sides = [op.squeeze(op.slice(boxes, [1], [i], [i + 1]), [1]) for i in range(4)]
-    low = [op.elementwise("Min", sides[i], sides[i + 2]) for i in (0, 1)]
-    high = [op.elementwise("Max", sides[i], sides[i + 2]) for i in (0, 1)]
-    area = op.mul(op.sub(high[0], low[0]), op.sub(high[1], low[1]))
-
-    def overlaps(best: Value) -> Value:
-        def of(x: Value) -> Value:
-            return op.gather(x, best)
-
-        lengths = [
-            op.elementwise("Max", op.sub(
-                op.elementwise("Min", high[i], of(high[i])),
-                op.elementwise("Max", low[i], of(low[i])),
-            ), 0.0) for i in (0, 1)
-        ]  # fmt: skip
-        common = op.mul(*lengths)
-        union = op.sub(op.add(area, of(area)), common)
-        some = op.elementwise("And", op.elementwise("Greater", area, 0.0),
-                              op.elementwise("Greater", of(area), 0.0))  # fmt: skip
-        return op.where(some, op.div(common, op.where(some, union, 1.0)), 0.0)
-
-    return overlaps
-
-
-def _by_rounds(
-    op: Context, scores: Value, most: Value, limit: Value, least: Value,
-    overlaps: Callable[[Value], Value], *, fading: float,
-) -> tuple[Value, Value]:  # fmt: skip
-    """Return the numbers and scores of what is taken.
-
-    Args:
-        op: Builder.
-        scores: One for each box.
-        most: How many are taken.
-        limit: What overlaps more is not taken.
-        least: What has no higher score is not taken.
-        overlaps: How much each box overlaps one, given by its number as a vector of one.
-        fading: Scores are multiplied by exp(fading * overlap ** 2); not, if this is zero.
-    """
-    nothing = op.constant(-inf, "float32")
-    limit, least = op.reshape(limit, ()), op.reshape(least, ())
-
-    def alive(x: Value) -> Value:
-        """Return whether there is anything left."""
-        some = op.cast(op.elementwise("Greater", x, nothing), "int32")
-        return op.elementwise("Greater", op.reduce("ReduceSum", some, [0]), 0)
-
-    start = op.where(op.elementwise("Greater", scores, least), scores, nothing)
-    keep = alive(start)
-    trips = op.cast(op.reshape(most, ()), "int64")
-    size: tuple[Dim, ...] = (scores.shape[0],)
-    with op.body("body") as body:
-        op.input(op.unique("round"), "int64", ())
-        op.input(op.unique("keep"), "bool", ())
-        now = op.input(op.unique("scores"), "float32", size)
-        best = op.node("ArgMax", [now], [("int64", (1,))], attributes={"axis": 0, "keepdims": 1})[0]
-        score = op.gather(now, best)
-        common = overlaps(best)
-        after = now
-        if fading:
-            square = op.mul(op.mul(op.constant(fading, "float32"), common), common)
-            after = op.mul(now, op.unary("Exp", square))
-        stays = op.elementwise("Greater", after, least)
-        far = op.unary("Not", op.elementwise("Greater", common, limit))
-        after = op.where(op.elementwise("And", stays, far), after, nothing)
-        after = op.emit(
-            "ScatterElements", after, best, op.reshape(nothing, (1,)), dtype="float32", shape=size
-        )
-        outputs = [alive(after), after, op.squeeze(best, [0]), op.squeeze(score, [0])]
-        body.outputs = [v.name for v in outputs]
-    made = op.node(
-        "Loop", [trips, replace(keep, is_constant=False), start],
-        [("float32", size), ("int64", (None,)), ("float32", (None,))],
-        attributes={"body": needed(body)},
-    )  # fmt: skip
-    return made[1], made[2]
 
 
 # -- of several classes ----------------------------------------------------------------------------
@@ -220,7 +114,7 @@ def combined_non_max_suppression(
     max_total_size: Value, iou_threshold: Value, score_threshold: Value, /, *,
     pad_per_class: bool = False, clip_boxes: bool = True,
 ) -> list[Value]:  # fmt: skip
-    """The best boxes of each image, of those that overlap no better one of their class."""
+    """The best boxes of each image, after non-maximum suppression in each class."""
     batch, count, _, _ = boxes.shape
     classes = scores.shape[2]
     shared = boxes.shape[2]
@@ -234,16 +128,16 @@ def combined_non_max_suppression(
     if shared == 1:
         corners = op.squeeze(boxes, [2])
         asked = by_class
-    else:  # boxes of its own for each class: as many images
+    else:  # each class has its own boxes: they are treated as images
         turned = op.plain(op.transpose(boxes, [0, 2, 1, 3]))
         corners = _joined(op, turned, [None, count, 4], [op.size(turned, 2), 4])
         asked = _joined(op, by_class, [None, 1, count], [1, op.size(by_class, 2)])
     found = op.emit(
         "NonMaxSuppression", corners, asked, op.constant([each], "int64"),
-        _scalar(op, iou_threshold, "float32"), _scalar(op, score_threshold, "float32"),
+        as_vector(op, iou_threshold, "float32"), as_vector(op, score_threshold, "float32"),
         dtype="int64", shape=(None, 3),
     )  # fmt: skip
-    # Where they are among all scores: the others are less than anything.
+    # Indices into all scores; every other score becomes minus infinity.
     first, second, third = (op.squeeze(op.slice(found, [1], [i], [i + 1]), [1]) for i in range(3))
     rows, columns = op.size(asked, 1), op.size(asked, 2)
     places = op.add(op.mul(op.add(op.mul(first, rows), second), columns), third)
@@ -284,14 +178,14 @@ def combined_non_max_suppression(
 def _joined(
     op: Context, x: Value, dims: list[Dim], last: list[Value | int], first: Value | None = None
 ) -> Value:
-    """Return a value in a shape of which the last sizes are given; the first is what is left."""
+    """Return a value reshaped to given last sizes; the first is inferred."""
     parts = [op.constant([n], "int64") if isinstance(n, int) else n for n in last]
     start = op.constant([-1], "int64") if first is None else first
     return op.emit("Reshape", x, op.concat([start, *parts], 0), dtype=x.dtype, shape=tuple(dims))
 
 
 def _taken_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Value:
-    """Return boxes by numbers that go through all boxes of each class."""
+    """Return boxes by indices into the boxes of all classes."""
     if shared == 1:
         table = op.squeeze(boxes, [2])
         places = op.elementwise("Mod", numbers, op.size(table, 1))

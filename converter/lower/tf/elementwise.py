@@ -13,7 +13,7 @@ import numpy as np
 from converter.lower.ops import elementwise, special
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
@@ -405,7 +405,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
     Raises:
         Unsupported: From or to strings, or what ONNX has no such dtype for.
     """
-    dtype = QUANTISED.get(dtype, dtype)
+    dtype = QUANTIZED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:
         raise Unsupported(f"a cast from {x.dtype} to {dtype}")
     if dtype not in FROM_AND_TO:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from converter.lower.ops.pad import pad_ends
+from converter.lower.tf.activations import apply_fused
 from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import bias_add, convolved, grouped_kernel, windows_of
 from converter.lower.tf.images import resize_bilinear
 from converter.lower.tf.normalization import by_statistics
-from converter.lower.tf.table import OPS, Unsupported, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
-
-FUSED = ("Relu", "Relu6", "Elu", "Tanh", "Sigmoid")
 
 
 def finished(
@@ -28,12 +27,8 @@ def finished(
             x = by_statistics(op, x, scale, offset, mean, variance, epsilon, data_format)
         elif name == "Add":
             x = op.add(x, left.pop(0))
-        elif name == "LeakyRelu":
-            x = op.unary("LeakyRelu", x, alpha=leakyrelu_alpha)
-        elif name in FUSED:
-            x = OPS[name].handler(op, x)
         else:
-            raise Unsupported(f"{name} behind it")
+            x = apply_fused(op, name, x, leakyrelu_alpha)
     return x
 
 

@@ -232,6 +232,6 @@ def named_functions(node: Node) -> Iterator[str]:
 
 
 # TensorFlow's names for integers that stand for something else.
-QUANTISED = {
+QUANTIZED = {
     "quint8": "uint8", "qint8": "int8", "quint16": "uint16", "qint16": "int16", "qint32": "int32",
 }  # fmt: skip

@@ -16,7 +16,7 @@ from converter.lower.builder import numpy_type
 from converter.lower.graph import Node, Shape, needed
 from converter.lower.subgraphs import outputs_of
 from converter.lower.tf import graphdef, stacks
-from converter.lower.tf.activation import Activation
+from converter.lower.tf.body_state import BodyState
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
@@ -431,17 +431,17 @@ def build_frame_loop(
     outer = walker.current
     assert outer is not None
 
-    def activation(things: list[ProgramValue]) -> Activation:
-        inner = Activation(frame.body, (*outer.path, node.name))
+    def start_body(things: list[ProgramValue]) -> BodyState:
+        inner = BodyState(frame.body, (*outer.path, node.name))
         for name, thing in zip(frame.body.arguments, things, strict=True):
             inner.values[name] = [thing]
         return inner
 
     def condition(things: list[ProgramValue]) -> ProgramValue:
-        return walker.run(activation(things), [frame.condition])[0]
+        return walker.run(start_body(things), [frame.condition])[0]
 
     def body(things: list[ProgramValue]) -> list[ProgramValue]:
-        made = walker.run(activation(things), frame.results)
+        made = walker.run(start_body(things), frame.results)
         return [*made, *things[len(frame.results) :]]
 
     fixed = set(range(len(frame.results), len(inputs)))

@@ -13,7 +13,7 @@ from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.legalize import LETTERS
 from converter.lower.tf import frames, unranked
-from converter.lower.tf.activation import Activation
+from converter.lower.tf.body_state import BodyState
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.feeds_and_fetches import (
@@ -215,7 +215,7 @@ class _Model:
         )
         op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
         op.decoded = Decoded(op)
-        main = Activation(self.library.main)
+        main = BodyState(self.library.main)
         for spec, port in plan.inputs:
             yielded = main.values.setdefault(port.node, [])
             assert isinstance(yielded, list)
@@ -259,7 +259,7 @@ class _Model:
         self,
         op: Context,
         walker: Walker,
-        main: Activation,
+        main: BodyState,
         name: str,
         port: Port,
         *,
@@ -276,7 +276,7 @@ class _Model:
                 op.reserve([other])
                 self._output(op, walker, other, Port(port.node, "", number), thing)
 
-    def _spare(self, op: Context, walker: Walker, main: Activation, name: str, port: Port) -> None:
+    def _spare(self, op: Context, walker: Walker, main: BodyState, name: str, port: Port) -> None:
         """Make what depends on no input an output, if it can be lowered."""
         before = len(walker.findings)
         walker.run(main, [port])
@@ -327,7 +327,7 @@ class _Model:
 
     def _run(self, walker: Walker, names: Sequence[str]) -> None:
         """Walk what loads the model; what of it is a gap matters where something reads it."""
-        main = Activation(self.library.main)
+        main = BodyState(self.library.main)
         for node in self.library.main.nodes.values():
             if node.op == "Placeholder":  # the name of the checkpoint's file
                 main.values[node.name] = UNKNOWN

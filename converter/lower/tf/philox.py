@@ -1,6 +1,5 @@
-"""The numbers that TensorFlow's stateless random operations draw from a seed: Philox 4x32-10.
+"""Philox 4x32-10: the numbers that TensorFlow's stateless random ops draw from a seed.
 
-They are a function of the seed and the shape, so where both are known the numbers are constants.
 Source: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/lib/random/philox_random.h
 and random_distributions.h beside it; "Parallel random numbers: as easy as 1, 2, 3", Salmon et al.
 """
@@ -9,18 +8,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from converter.lower.unsupported import Unsupported
+
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
-SCRAMBLING = (0x3EC8F720, 0x02461E29)  # the key that seeds are made keys with
+SCRAMBLING = (0x3EC8F720, 0x02461E29)  # key of the Philox that turns seeds into keys
 LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
-RESERVED = 256  # counters that four numbers may use up where it is not known how many they take
+RESERVED = 256  # counters reserved for four numbers that are drawn by rejection
 F = np.float32
-LEAST = F(1e-7)  # of what a logarithm is taken
+LEAST = F(1e-7)  # least argument of the logarithm
 
 
 def key_and_counter(seed: np.ndarray) -> tuple[int, tuple[int, int]]:
-    """Return the key and the counter, in halves, that a seed of two numbers stands for."""
+    """Return the key and the counter, in halves, of a seed of two numbers."""
     mixed = blocks(
         SCRAMBLING[0] | SCRAMBLING[1] << 32, tuple(int(n) & 0xFFFFFFFFFFFFFFFF for n in seed), 1
     )
@@ -34,8 +35,8 @@ def blocks(key: int, counter: tuple[int, ...], count: int, first: int = 0) -> np
     Args:
         key: 64 bits.
         counter: 128 bits, the lower half first.
-        count: How many blocks.
-        first: How many are skipped.
+        count: Number of blocks.
+        first: Number of blocks that are skipped.
     """
     whole = counter[0] | counter[1] << 64
     starts = [(whole + first + i) & ((1 << 128) - 1) for i in (0,)]
@@ -60,21 +61,21 @@ def _words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
 
 
 def _long_words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return 64-bit numbers, two of a block."""
+    """Return uint64 numbers, two of a block."""
     pairs = blocks(key, counter, -(-count // 2)).reshape(-1, 2).astype(np.uint64)
     return np.asarray(pairs[:, 0] | pairs[:, 1] << HALF)
 
 
 def _fractions(words: np.ndarray) -> np.ndarray:
-    """Return 32-bit numbers as float32 from 0 to 1."""
+    """Return uint32 numbers as float32 from 0 to below 1."""
     return ((words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)).view(F) - F(1)
 
 
 def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return numbers from 0 to 1, 1 excluded.
+    """Return uniform numbers from 0 to below 1.
 
     Raises:
-        ValueError: There is none of that dtype.
+        Unsupported: TensorFlow draws none of that dtype.
     """
     if dtype == "float32":
         return _fractions(_words(key, counter, count))[:count]
@@ -86,13 +87,13 @@ def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.nd
         high = (pairs[:, 0] & np.uint64(0xFFFFF)) << HALF
         bits = high | pairs[:, 1] | np.uint64(1023 << 52)
         return bits.view(np.float64)[:count] - 1.0
-    raise ValueError(f"numbers of {dtype}")
+    raise Unsupported(f"random numbers of {dtype}")
 
 
 def integers(
-    key: int, counter: tuple[int, int], count: int, low: int, high: int, dtype: str
+    key: int, counter: tuple[int, int], count: int, dtype: str, *, low: int, high: int
 ) -> np.ndarray:
-    """Return integers from one to below another."""
+    """Return integers from low to below high."""
     if dtype in ("int32", "uint32"):
         words = _words(key, counter, count).astype(np.uint64)
     else:
@@ -102,27 +103,34 @@ def integers(
 
 
 def full_integers(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return integers of which every bit is drawn."""
+    """Return integers over the whole range of a dtype."""
     make = _words if dtype in ("int32", "uint32") else _long_words
     return make(key, counter, count)[:count].astype(dtype)
 
 
 def _by_circle(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two normal numbers for each two 32-bit ones (Box and Muller)."""
+    """Return two normal numbers for each two of uint32, by the Box-Muller transform."""
     length = np.sqrt(F(-2) * np.log(np.maximum(_fractions(a), LEAST)))
     angle = F(2 * np.pi) * _fractions(b)
     return np.sin(angle) * length, np.cos(angle) * length
 
 
-def normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return normal numbers, of float32."""
+def _check_normal(dtype: str) -> None:
+    if dtype not in ("float32", "float16"):
+        raise Unsupported(f"normal numbers of {dtype}")
+
+
+def normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return standard normal numbers in float32, for float32 or float16."""
+    _check_normal(dtype)
     words = blocks(key, counter, -(-count // 4))
     first, second = _by_circle(words[:, 0], words[:, 1]), _by_circle(words[:, 2], words[:, 3])
     return np.stack([*first, *second], 1).reshape(-1)[:count]
 
 
-def truncated_normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return normal numbers that are nearer to nothing than 2, of float32."""
+def truncated_normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return standard normal numbers within 2 of zero in float32, for float32 or float16."""
+    _check_normal(dtype)
     groups = -(-count // 4)
     found = np.empty((groups, 4), F)
     for group in range(groups):

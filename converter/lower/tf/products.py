@@ -9,6 +9,7 @@ from string import ascii_letters
 
 from converter.lower.graph import Dim, Shape
 from converter.lower.ops.einsum import contract
+from converter.lower.tf.activations import apply_fused
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
 from converter.lower.tf.graphdef import Node
@@ -77,14 +78,8 @@ def fused_matmul(
     for name in fused_ops:
         if name in ("BiasAdd", "Add"):
             result = op.add(result, next(given))
-        elif name == "LeakyRelu":
-            result = op.unary("LeakyRelu", result, alpha=leakyrelu_alpha)
-        elif name == "Relu6":
-            result = op.clip(result, 0, 6)
-        elif name in ("Relu", "Elu", "Tanh", "Sigmoid"):
-            result = op.unary(name, result)
         else:
-            raise Unsupported(f"fused with {name}")
+            result = apply_fused(op, name, result, leakyrelu_alpha)
     return result
 
 

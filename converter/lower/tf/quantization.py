@@ -1,9 +1,8 @@
-"""Numbers of few bits: fake quantization, quantized and back.
+"""Fake quantization, QuantizeV2 and Dequantize.
 
-TensorFlow rounds halves up or away from zero in most of these, which ONNX's QuantizeLinear does not
-(halves to the even one), and moves bounds so that zero is a number: so they are spelled out. On
-some machines TensorFlow has oneDNN quantise (MIN_FIRST, and SCALED with halves to the even one),
-which may give the neighbouring integer; this is what its own kernels compute.
+TensorFlow rounds halves up or away from zero in most of these, where QuantizeLinear of ONNX rounds
+them to even, and moves bounds so that zero is exact. So the formulas of its own kernels are spelled
+out; oneDNN, which TensorFlow uses on some machines, may give the neighbouring integer.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (fake_quant_ops_functor.h, quantize_and_dequantize_op.h, quantize_op.cc, dequantize_op.cc)
 """
@@ -11,46 +10,21 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 import numpy as np
 
 from converter.lower.known_values import Numbers, real
+from converter.lower.ops.quantize import bounds_of, clamp, fake_quantize
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 MOST = float(np.finfo(np.float32).max)
 
 
-def held(op: Context, x: Value, low: Numbers, high: Numbers) -> Value:
-    """Return numbers between two bounds."""
-    if low.rank == high.rank == 0:
-        bounds = [op.plain(low.value), op.plain(high.value)]
-        return op.node("Clip", [x, *bounds], [(x.dtype, x.shape)], stored=x.stored)[0]
-    return op.elementwise("Max", op.elementwise("Min", x, high.value), low.value)
-
-
 def away(op: Context, x: Value) -> Value:
-    """Return the nearest integers, of two the one farther from zero."""
+    """Return x rounded to integers, halves away from zero."""
     return Numbers(op, x).rounded().value
 
 
 # -- fake quantization -----------------------------------------------------------------------------
-
-
-def faked(
-    op: Context, x: Value, low: Numbers, high: Numbers, num_bits: int, narrow_range: bool
-) -> Value:
-    """Return numbers as they are after quantization and back; zero is kept."""
-    first, last = float(narrow_range), float((1 << num_bits) - 1)
-    scale = (high - low) / (last - first)
-    zero = (first - low / scale).rounded()
-    zero = zero.most(first).least(last)
-    bottom, top = (first - zero) * scale, (last - zero) * scale
-    inverse = 1.0 / scale
-    offset = ((bottom * -1.0) * inverse + 0.5).floor()
-    shifted = op.mul(op.sub(held(op, x, bottom, top), bottom.value), inverse.value)
-    steps = op.unary("Floor", op.add(op.sub(shifted, offset.value), 0.5))
-    result = op.mul(steps, scale.value)
-    apart = scale > 0.0
-    return result if apart.holds() else op.where(apart.value, result, 0.0)
 
 
 @tf_op("FakeQuantWithMinMaxArgs")
@@ -58,8 +32,10 @@ def fake_quant_args(
     op: Context, inputs: Value, /, *, min: float = -6.0, max: float = 6.0, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization between two bounds, and back."""
-    return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
+    """Numbers quantized between two bounds and back."""
+    return fake_quantize(
+        op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
+    )
 
 
 @tf_op("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
@@ -67,15 +43,17 @@ def fake_quant_vars(
     op: Context, inputs: Value, min: Value, max: Value, /, *, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization between bounds, by channel or not, and back."""
-    return faked(op, inputs, real(op, min), real(op, max), num_bits, narrow_range)
+    """Numbers quantized between bounds and back, by tensor or by channel."""
+    return fake_quantize(
+        op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
+    )
 
 
 # -- quantized and back ----------------------------------------------------------------------------
 
 
 def _by_axis(op: Context, bound: Value, x: Value, axis: int) -> Value:
-    """Return bounds of slices along an axis so that they are broadcast, or a scalar."""
+    """Return bounds shaped to be broadcast along an axis, or as a scalar."""
     if axis < 0:
         return op.reshape(bound, ()) if bound.rank else bound
     return op.unsqueeze(bound, list(range(1, x.rank - axis))) if axis < x.rank - 1 else bound
@@ -108,7 +86,7 @@ def _there_and_back(
     else:
         low = inverse * 0.0
     if bounds is not None:
-        x = held(op, x, low, high)
+        x = clamp(op, x, low, high)
     scaled = op.mul(x, scale.value)
     if round_mode == "HALF_TO_EVEN":
         rounded = op.unary("Round", scaled)
@@ -130,7 +108,7 @@ def quantize_and_dequantize(
     op: Context, input: Value, /, *, signed_input: bool = True, num_bits: int = 8,
     range_given: bool = False, input_min: float = 0.0, input_max: float = 0.0,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization, and back; the bounds are attributes."""
+    """Numbers quantized and back; the bounds are attributes."""
     bounds = None
     if range_given:
         bounds = (op.constant(input_min, input.dtype), op.constant(input_max, input.dtype))
@@ -146,7 +124,7 @@ def quantize_and_dequantize_v2(
     signed_input: bool = True, num_bits: int = 8, range_given: bool = False,
     round_mode: str = "HALF_TO_EVEN", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization, and back."""
+    """Numbers quantized and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=num_bits, round_mode=round_mode, narrow_range=narrow_range, axis=axis,
@@ -159,7 +137,7 @@ def quantize_and_dequantize_v3(
     signed_input: bool = True, range_given: bool = True, narrow_range: bool = False,
     axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers as they are after quantization to a given number of bits, and back."""
+    """Numbers quantized to a number of bits and back."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=op.int(num_bits, "a number of bits"), round_mode="HALF_TO_EVEN",
@@ -170,28 +148,22 @@ def quantize_and_dequantize_v3(
 # -- quantized -------------------------------------------------------------------------------------
 
 
-def limits(dtype: str) -> tuple[int, int]:
-    """Return the least and the largest integer of a dtype."""
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
-
-
 @tf_op("QuantizeV2", outputs=("output", "output_min", "output_max"))
 def quantize_v2(
     op: Context, input: Value, min_range: Value, max_range: Value, /, *, node: Node,
     mode: str = "MIN_COMBINED", round_mode: str = "HALF_AWAY_FROM_ZERO",
     narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01,
 ) -> list[Value]:  # fmt: skip
-    """Integers that stand for numbers between two bounds, and the bounds."""
-    dtype = QUANTISED[node.attribute("T")]
+    """Numbers between two bounds quantized to integers, and the bounds."""
+    dtype = QUANTIZED[node.attribute("T")]
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     size = low.size().most(high.size()).most(1.0)
     bottom = low.least(0.0)
     top = high.most(bottom + size * ensure_minimum_range).most(0.0)
-    first, last = limits(dtype)
+    first, last = bounds_of(dtype)
     if mode == "MIN_COMBINED":
         scale = float(last - first) / (top - bottom)
-        steps = op.mul(op.sub(held(op, input, bottom, top), bottom.value), scale.value)
+        steps = op.mul(op.sub(clamp(op, input, bottom, top), bottom.value), scale.value)
         if first:
             steps = away(op, op.sub(steps, (last - first + 1) / 2))
         else:
@@ -205,7 +177,7 @@ def quantize_v2(
             by_low = (bottom * float(first) > 0.0).choose(float(first) / bottom, MOST)
             scale = by_low.least(scale)
         bottom, top = float(first) / scale, float(last) / scale
-        scaled = op.mul(held(op, input, bottom, top), scale.value)
+        scaled = op.mul(clamp(op, input, bottom, top), scale.value)
         steps = op.unary("Round", scaled) if round_mode == "HALF_TO_EVEN" else away(op, scaled)
     else:
         raise Unsupported(f"mode {mode!r}")
@@ -219,8 +191,8 @@ def _flat(op: Context, bound: Numbers, axis: int) -> Value:
 
 
 def stepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return numbers as steps from the lower of two bounds, as numbers still."""
-    first, last = limits(dtype)
+    """Return numbers quantized between two bounds (MIN_FIRST), in float32."""
+    first, last = bounds_of(dtype)
     apart = high - low
     inverse = (float(last - first) / apart.to("float64")).to("float32")
     scale = (apart > 0.0).choose(inverse, 0.0)
@@ -235,10 +207,10 @@ def dequantize(
     op: Context, input: Value, min_range: Value, max_range: Value, /, *, node: Node,
     mode: str = "MIN_COMBINED", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """The numbers that integers stand for."""
+    """Quantized integers as numbers."""
     kind = node.attribute("dtype", "float32")
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
-    first, last = limits(input.dtype)
+    first, last = bounds_of(input.dtype)
     x = op.cast(input, "float32")
     if mode == "MIN_COMBINED":
         scale = (high - low) / float(np.float32(last) - np.float32(first))
@@ -255,8 +227,8 @@ def dequantize(
 
 
 def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return what steps from the lower of two bounds stand for."""
-    first, last = limits(dtype)
+    """Return the numbers that integers between two bounds stand for (MIN_FIRST)."""
+    first, last = bounds_of(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")
     rounded = (low / scale).rounded() * scale
     start = (high > low).choose(rounded, low) - scale * float(first)

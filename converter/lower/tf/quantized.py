@@ -1,8 +1,8 @@
-"""Ops in quantized integers, as old mobile graphs hold them (quantize_graph).
+"""Ops of quantized integers, of graphs that `quantize_graph` rewrote for mobile devices.
 
-A tensor of integers goes with the two numbers that the least and the largest integer stand for.
-Products are of integers less what stands for zero, in 32 bits; what comes of them is brought back
-to 8 bits in fixed point arithmetic, of which every step is done here.
+A tensor of integers has two bounds: the numbers that its least and largest integer stand for.
+Products are of integers minus their zero point, in 32 bits; they are requantized to 8 bits in fixed
+point arithmetic, step by step as in the kernels.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (quantization_utils.h, quantized_*.cc, quantize_down_and_shrink_range.cc, requantize.cc)
 """
@@ -10,13 +10,14 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 from collections.abc import Sequence
 
 from converter.lower.known_values import Numbers, real
+from converter.lower.ops.quantize import bounds_of
 from converter.lower.tf.bitwise import right_shift
 from converter.lower.tf.context import Context
 from converter.lower.tf.convolution import convolved, windows_of
-from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.pooling import avg_pool, max_pool
 from converter.lower.tf.products import transpose_if
-from converter.lower.tf.quantization import limits, stepped, unstepped
+from converter.lower.tf.quantization import stepped, unstepped
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -29,8 +30,8 @@ def scalar(op: Context, bound: Value) -> Numbers:
 
 
 def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_held: bool) -> Value:
-    """Return the integer (int64) that stands for a number, maybe held between those of a dtype."""
-    first, last = limits(dtype)
+    """Return the integer (int64) that stands for a number, clamped to the dtype if asked."""
+    first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = steps / twice
     number_at = (scale * number).rounded()
@@ -42,17 +43,17 @@ def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_hel
 
 
 def _twice(low: Numbers, high: Numbers, first: int, last: int) -> tuple[Numbers, float]:
-    """Return twice the range that steps of the size of a level take, and twice their number.
+    """Return twice the range of all levels, and twice their number.
 
-    Twice, because onnxruntime leaves out a product with 2 ** 32 / (2 ** 32 - 1), for 1.
+    Twice, because onnxruntime drops a product with 2 ** 32 / (2 ** 32 - 1), taken for 1.
     """
     steps = float(last - first + 1)
     return (high - low).to("float64") * (2 * steps / (steps - 1.0)), 2 * steps
 
 
 def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Numbers:
-    """Return what one integer stands for."""
-    first, last = limits(dtype)
+    """Return the number that an integer stands for."""
+    first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = twice / steps
     near = scale.to("float32")
@@ -64,18 +65,18 @@ def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> N
 def _product_bounds(
     op: Context, first: tuple[Value, Value, str], second: tuple[Value, Value, str]
 ) -> list[Value]:
-    """Return what the least and the largest int32 stand for in products of integers."""
+    """Return the bounds of products of integers: what the least and largest int32 stand for."""
     level: Numbers | None = None
     for low, high, dtype in (first, second):
-        least, most = limits(dtype)
+        least, most = bounds_of(dtype)
         one = (scalar(op, high) - scalar(op, low)) / float(most - least)
         level = one if level is None else level * one
     assert level is not None
-    return [(level * float(n)).value for n in limits("int32")]
+    return [(level * float(n)).value for n in bounds_of("int32")]
 
 
 def _less_zero(op: Context, x: Value, low: Value, high: Value) -> Value:
-    """Return integers less the one that stands for zero, as int32."""
+    """Return integers minus their zero point, as int32."""
     zero = stands_for(0.0, scalar(op, low), scalar(op, high), x.dtype, is_held=False)
     return op.sub(op.cast(x, "int32"), op.cast(zero, "int32"))
 
@@ -93,7 +94,7 @@ def quantized_matmul(
     op: Context, a: Value, b: Value, min_a: Value, max_a: Value, min_b: Value, max_b: Value, /, *,
     node: Node, transpose_a: bool = False, transpose_b: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """The product of two matrices of integers, and what its bounds stand for."""
+    """The product of two matrices of integers, and its bounds."""
     _out_is_int32(node, "Toutput")
     left = transpose_if(op, _less_zero(op, a, min_a, max_a), transpose_a)
     right = transpose_if(op, _less_zero(op, b, min_b, max_b), transpose_b)
@@ -107,7 +108,7 @@ def quantized_conv2d(
     min_filter: Value, max_filter: Value, /, *, node: Node, strides: Sequence[int], padding: str,
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> list[Value]:  # fmt: skip
-    """Cross-correlation of integers, and what its bounds stand for."""
+    """Cross-correlation of integers, and its bounds."""
     _out_is_int32(node, "out_type")
     image = _less_zero(op, input, min_input, max_input)
     kernel = _less_zero(op, filter, min_filter, max_filter)
@@ -123,7 +124,7 @@ def quantized_mul(
     op: Context, x: Value, y: Value, min_x: Value, max_x: Value, min_y: Value, max_y: Value, /, *,
     node: Node,
 ) -> list[Value]:  # fmt: skip
-    """X * y of integers, and what its bounds stand for."""
+    """Products of integers, and their bounds."""
     _out_is_int32(node, "Toutput")
     both = op.mul(_less_zero(op, x, min_x, max_x), _less_zero(op, y, min_y, max_y))
     return [both, *_product_bounds(op, (min_x, max_x, x.dtype), (min_y, max_y, y.dtype))]
@@ -134,7 +135,7 @@ def quantized_bias_add(
     op: Context, input: Value, bias: Value, min_input: Value, max_input: Value, min_bias: Value,
     max_bias: Value, /, *, node: Node,
 ) -> list[Value]:  # fmt: skip
-    """The sum of integers of different bounds, in wide ones that both fit into."""
+    """The sum of integers of different bounds, in bounds that hold both."""
     _out_is_int32(node, "out_type")
     low, high, low_b, high_b = (scalar(op, v) for v in (min_input, max_input, min_bias, max_bias))
     most = high.most(low * -1.0).most(high_b).most(low_b * -1.0) * float(1 << 17)
@@ -150,13 +151,13 @@ def quantized_bias_add(
 
 # -- back to 8 bits --------------------------------------------------------------------------------
 
-SHIFT = 16  # bits behind the point
+SHIFT = 16  # fractional bits
 
 
 def _narrowed(
     op: Context, x: Value, low: Numbers, high: Numbers, least: Numbers, most: Numbers, dtype: str
 ) -> Value:
-    """Return int32 of two bounds as uint8 of two others."""
+    """Return int32 of two bounds requantized to uint8 of two others."""
     if dtype != "uint8" or x.dtype != "int32":
         raise Unsupported(f"from {x.dtype} to {dtype}")
     own, wanted = (high - low).to("float64"), (most - least).to("float64")
@@ -175,7 +176,7 @@ def _narrowed(
 
 
 def _used(op: Context, x: Value, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
-    """Return what the least and the largest integer of a tensor stand for, zero between them."""
+    """Return the least and largest number of a tensor, with zero between them."""
     axes = list(range(x.rank))
     least, most = (
         _number(op, op.reduce(f"Reduce{which}", x, axes), low, high, x.dtype)
@@ -188,10 +189,10 @@ def _used(op: Context, x: Value, low: Numbers, high: Numbers) -> tuple[Numbers, 
 def quantize_down_and_shrink_range(
     op: Context, input: Value, input_min: Value, input_max: Value, /, *, node: Node
 ) -> list[Value]:
-    """Integers of 8 bits, of the bounds that those of 32 bits really have."""
+    """Integers of 32 bits requantized to 8, with the least and largest number as bounds."""
     low, high = scalar(op, input_min), scalar(op, input_max)
     least, most = _used(op, input, low, high)
-    dtype = QUANTISED[node.attribute("out_type")]
+    dtype = QUANTIZED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
@@ -199,7 +200,7 @@ def quantize_down_and_shrink_range(
 def requantization_range(
     op: Context, input: Value, input_min: Value, input_max: Value, /
 ) -> list[Value]:
-    """The bounds that integers really have."""
+    """The least and the largest number of quantized integers."""
     found = _used(op, input, scalar(op, input_min), scalar(op, input_max))
     return [v.value for v in found]
 
@@ -209,11 +210,11 @@ def requantize(
     op: Context, input: Value, input_min: Value, input_max: Value, requested_output_min: Value,
     requested_output_max: Value, /, *, node: Node,
 ) -> list[Value]:  # fmt: skip
-    """Integers of 8 bits, of bounds that are given."""
+    """Integers requantized to 8 bits and given bounds."""
     low, high, least, most = (
         scalar(op, v) for v in (input_min, input_max, requested_output_min, requested_output_max)
     )
-    dtype = QUANTISED[node.attribute("out_type")]
+    dtype = QUANTIZED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
@@ -226,7 +227,7 @@ ACTIVATED = ("activations", "min_activations", "max_activations")
 def quantized_relu(
     op: Context, features: Value, min_features: Value, max_features: Value, /, *, node: Node
 ) -> list[Value]:
-    """Integers of nothing below zero, and maybe nothing above 6."""
+    """Integers clamped to what stands for 0, and for 6 in Relu6."""
     low, high = scalar(op, min_features), scalar(op, max_features)
     dtype = features.dtype
     zero = stands_for(0.0, low, high, dtype, is_held=True)
@@ -241,7 +242,7 @@ def quantized_relu(
 def quantized_reshape(
     op: Context, tensor: Value, shape: Value, input_min: Value, input_max: Value, /
 ) -> list[Value]:
-    """Integers in another shape."""
+    """Quantized integers in another shape."""
     return [op.shaped(tensor, shape, op.dims(shape)), input_min, input_max]
 
 
@@ -250,7 +251,7 @@ def quantized_max_pool(
     op: Context, input: Value, min_input: Value, max_input: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str,
 ) -> list[Value]:  # fmt: skip
-    """The largest of each window."""
+    """The maximum of each window."""
     found = max_pool(op, input, ksize=ksize, strides=strides, padding=padding)
     return [found, min_input, max_input]
 
@@ -260,18 +261,18 @@ def quantized_avg_pool(
     op: Context, input: Value, min_input: Value, max_input: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str,
 ) -> list[Value]:  # fmt: skip
-    """The mean of each window, cut off; padding does not count."""
+    """The mean of each window, truncated; padding does not count."""
     wide = op.cast(input, "float32")
     found = avg_pool(op, wide, ksize=ksize, strides=strides, padding=padding)
-    # A mean that is whole may come out a little less, but by less than half of what can be behind
-    # the point.
+    # A mean that is an integer may be computed a little too small, but by less than half of the
+    # smallest fraction.
     near = op.add(found, 0.5 / (ksize[1] * ksize[2]))
     return [op.cast(op.unary("Floor", near), input.dtype), min_input, max_input]
 
 
 @tf_op("QuantizedConcat", outputs=("output", "output_min", "output_max"))
 def quantized_concat(op: Context, concat_dim: Value, /, *inputs: Value) -> list[Value]:
-    """Tensors of integers one after another, brought to the same bounds."""
+    """Tensors of integers requantized to common bounds, and concatenated."""
     count = len(inputs) // 3
     values, lows, highs = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
     dtype = values[0].dtype

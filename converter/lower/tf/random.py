@@ -1,20 +1,27 @@
-"""Random numbers.
+"""Random numbers, stateful and stateless.
 
-What TensorFlow draws from a state differs from run to run, or from session to session: here it is
-ONNX's numbers of the same distribution, seeded where TensorFlow's are, and the graph says so
-(`Graph.random`). What it draws from a seed alone is a function of that seed: those numbers are
-computed here, exactly, where the seed and the shape are known, and are a gap where not.
+Stateful numbers differ from run to run or from session to session: ONNX draws others of the same
+distribution, seeded where TensorFlow's are (`converter.lower.ops.random`). Stateless numbers are a
+function of their seed: they are constants, exactly TensorFlow's, where seed and shape are known,
+and not supported elsewhere.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import erf, prod, sqrt
 
 import numpy as np
 
-from converter.lower.builder import element_type
 from converter.lower.graph import Attribute
+from converter.lower.ops.random import (
+    NORMAL,
+    UNIFORM,
+    draw,
+    draw_classes,
+    record,
+    scale_to_integers,
+)
 from converter.lower.ops.special import erfinv
 from converter.lower.table import Variant
 from converter.lower.tf import philox
@@ -23,9 +30,8 @@ from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-MOST = 1 << 22  # numbers that are drawn while a graph is lowered
+MOST = 1 << 22  # elements of a constant of random numbers
 PHILOX, AUTO = 1, 3  # algorithms
-DRAWN = ("float32", "float64")  # what onnxruntime draws
 
 
 def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
@@ -36,56 +42,41 @@ def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
 
 def _drawn(
     op: Context, op_type: str, shape: Value, dtype: str, node: Node, seed: int, seed2: int,
-    **how: Attribute,
+    distribution: Mapping[str, Attribute],
 ) -> Value:  # fmt: skip
-    """Return numbers that ONNX draws, of a shape."""
-    kind = dtype if dtype in DRAWN else "float32"
-    _note(op, node)
-    attributes: dict[str, Attribute] = {
-        "dtype": element_type(kind), **how, **_seeded(seed, seed2)
-    }  # fmt: skip
-    dims = tuple(op.dims(shape))
-    if all(isinstance(n, int) for n in dims) and dims:
-        sizes = [int(n) for n in dims if isinstance(n, int)]
-        (made,) = op.node(op_type, [], [(kind, dims)], attributes={"shape": sizes, **attributes})
-    else:
-        filled = op.emit("ConstantOfShape", op.cast(shape, "int64"), dtype="float32", shape=dims)
-        # Drawn anew in each round of a loop, whatever the shape is made of.
-        like = replace(filled, is_constant=False)
-        (made,) = op.node(f"{op_type}Like", [like], [(kind, dims)], attributes=attributes)
-    return op.cast(made, dtype)
-
-
-def _note(op: Context, node: Node) -> None:
-    op._outermost.random[op.at] = node.op
+    record(op, node.op, op.at)
+    attributes = {**distribution, **_seeded(seed, seed2)}
+    return draw(
+        op, op_type, op.dims(shape), lambda: op.cast(shape, "int64"), dtype, attributes
+    )  # fmt: skip
 
 
 @tf_op("RandomUniform")
 def random_uniform(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Numbers from 0 to 1: others than TensorFlow's."""
+    """Uniform numbers from 0 to 1; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, low=0.0, high=1.0)
+    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
 
 
 @tf_op("RandomStandardNormal")
 def random_standard_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Normal numbers: others than TensorFlow's."""
+    """Standard normal numbers; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, mean=0.0, scale=1.0)
+    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
 
 
 @tf_op("TruncatedNormal")
 def truncated_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
+    """Standard normal numbers within 2 of zero; not the numbers that TensorFlow draws."""
     bound = erf(sqrt(2.0))
     shares = _drawn(
-        op, "RandomUniform", shape, "float64", node, seed, seed2, low=-bound, high=bound
+        op, "RandomUniform", shape, "float64", node, seed, seed2, {"low": -bound, "high": bound}
     )
     return op.cast(op.mul(erfinv(op, shares), sqrt(2.0)), node.attribute("dtype"))
 
@@ -95,22 +86,20 @@ def random_uniform_int(
     op: Context, shape: Value, minval: Value, maxval: Value, /, *,
     seed: int = 0, seed2: int = 0, node: Node,
 ) -> Value:  # fmt: skip
-    """Integers from one to below another: others than TensorFlow's."""
-    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, low=0.0, high=1.0)
-    low, high = op.cast(minval, "int64"), op.cast(maxval, "int64")
-    steps = op.unary("Floor", op.mul(shares, op.cast(op.sub(high, low), "float64")))
-    return op.cast(op.add(op.cast(steps, "int64"), low), minval.dtype)
+    """Integers from minval to below maxval; not the numbers that TensorFlow draws."""
+    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
+    return scale_to_integers(op, shares, minval, maxval, minval.dtype)
 
 
 @tf_op("RandomShuffle")
 def random_shuffle(
     op: Context, value: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Rows in any order: another one than TensorFlow's."""
+    """Rows in a random order; not the order that TensorFlow draws."""
     if value.rank == 0:
         return value
     count = op.size(value, 0)
-    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, low=0.0, high=1.0)
+    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, UNIFORM)
     _, order = op.node(
         "TopK", [keys, count], [(keys.dtype, keys.shape), ("int64", (value.shape[0],))]
     )
@@ -121,16 +110,12 @@ def random_shuffle(
 def multinomial(
     op: Context, logits: Value, num_samples: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Numbers of classes, drawn by their shares: others than TensorFlow's."""
+    """Indices of classes drawn by logits; not the indices that TensorFlow draws."""
     count = op.int(num_samples, "num_samples")
-    _note(op, node)
-    kind = node.attribute("output_dtype", "int64")
-    given = replace(op.plain(op.cast(logits, "float32")), is_constant=False)
-    (made,) = op.node(
-        "Multinomial", [given], [(kind, (logits.shape[0], count))],
-        attributes={"dtype": element_type(kind), "sample_size": count, **_seeded(seed, seed2)},
+    record(op, node.op, op.at)
+    return draw_classes(
+        op, logits, count, node.attribute("output_dtype", "int64"), _seeded(seed, seed2)
     )  # fmt: skip
-    return made
 
 
 # -- of a seed alone -------------------------------------------------------------------------------
@@ -149,31 +134,8 @@ def _constant(
     return op.constant(found.astype(dtype).reshape(sizes))
 
 
-def _uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    return philox.uniform(key, counter, count, dtype)
-
-
-def _normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    if dtype not in ("float32", "float16"):
-        raise Unsupported(f"normal numbers of {dtype}")
-    return philox.normal(key, counter, count)
-
-
-def _truncated(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    if dtype not in ("float32", "float16"):
-        raise Unsupported(f"normal numbers of {dtype}")
-    return philox.truncated_normal(key, counter, count)
-
-
-def _full(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    return philox.full_integers(key, counter, count, dtype)
-
-
 def _between(low: int, high: int) -> Draw:
-    def draw(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-        return philox.integers(key, counter, count, low, high, dtype)
-
-    return draw
+    return partial(philox.integers, low=low, high=high)
 
 
 def _of_seed(op: Context, seed: Value) -> tuple[int, tuple[int, int]]:
@@ -192,30 +154,30 @@ def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, t
     return int(keys[0]), (int(counters[0]), int(counters[1]))
 
 
-DISTRIBUTIONS = (
-    ("StatelessRandomUniform", "Numbers from 0 to 1", _uniform, "float32"),
-    ("StatelessRandomNormal", "Normal numbers", _normal, "float32"),
-    ("StatelessTruncatedNormal", "Normal numbers nearer than 2", _truncated, "float32"),
-    ("StatelessRandomUniformFullInt", "Integers", _full, "uint64"),
+DISTRIBUTIONS: tuple[tuple[str, str, Draw, str], ...] = (
+    ("StatelessRandomUniform", "Uniform numbers from 0 to 1", philox.uniform, "float32"),
+    ("StatelessRandomNormal", "Normal numbers", philox.normal, "float32"),
+    ("StatelessTruncatedNormal", "Normal numbers within 2", philox.truncated_normal, "float32"),
+    ("StatelessRandomUniformFullInt", "Integers", philox.full_integers, "uint64"),
 )
-KNOWN = "by a seed that is known: TensorFlow's own"
+KNOWN = "of a constant seed, as TensorFlow draws them"
 
 
-@tf_op(*(Variant(n, f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+@tf_op(*(Variant(n, f"{what} {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
 def draw_by_seed(
     op: Context, shape: Value, seed: Value, /, *, draw: Draw, kind: str, node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers, by a seed that is known: TensorFlow's own."""
+    """Random numbers of a constant seed, as TensorFlow draws them."""
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
 
 
-@tf_op(*(Variant(f"{n}V2", f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+@tf_op(*(Variant(f"{n}V2", f"{what} {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
 def draw_by_key(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, draw: Draw, kind: str,
     node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers, by a key and a counter that are known: TensorFlow's own."""
+    """Random numbers of a constant key and counter, as TensorFlow draws them."""
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
 
@@ -224,7 +186,7 @@ def draw_by_key(
 def stateless_random_uniform_int(
     op: Context, shape: Value, seed: Value, minval: Value, maxval: Value, /
 ) -> Value:
-    """Integers from one to below another, by a seed that is known: TensorFlow's own."""
+    """Integers from minval to below maxval of a constant seed, as TensorFlow draws them."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, minval.dtype, _between(low, high))
@@ -235,7 +197,7 @@ def stateless_random_uniform_int_v2(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, minval: Value,
     maxval: Value, /,
 ) -> Value:  # fmt: skip
-    """Integers from one to below another, by a key that is known: TensorFlow's own."""
+    """Integers from minval to below maxval of a constant key, as TensorFlow draws them."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, minval.dtype, _between(low, high))
@@ -243,7 +205,7 @@ def stateless_random_uniform_int_v2(
 
 @tf_op("StatelessRandomGetKeyCounter", outputs=("key", "counter"))
 def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]:
-    """The key and the counter that a known seed stands for."""
+    """The key and the counter of a constant seed."""
     key, counter = _of_seed(op, seed)
     return [
         op.constant(np.array([key], np.uint64)), op.constant(np.array(counter, np.uint64))
@@ -252,11 +214,11 @@ def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]
 
 @tf_op("StatelessRandomGetAlg")
 def stateless_random_get_alg(op: Context) -> Value:
-    """The algorithm that a CPU draws by: Philox."""
+    """The algorithm of the CPU: Philox."""
     return op.constant(PHILOX, "int32")
 
 
 @tf_op("StatelessRandomGetKeyCounterAlg", outputs=("key", "counter", "alg"))
 def stateless_random_get_key_counter_alg(op: Context, seed: Value, /) -> list[Value]:
-    """The key, the counter and the algorithm of a known seed."""
+    """The key, the counter and the algorithm of a constant seed."""
     return [*stateless_random_get_key_counter(op, seed), stateless_random_get_alg(op)]

@@ -1,18 +1,26 @@
-"""Recurrent layers and cells that are one op: cuDNN's, BlockLSTM, GRUBlockCell.
+"""Recurrent layers and cells that are one op: BlockLSTM, GRUBlockCell, CudnnRNN.
 
-BlockLSTM's gates stand in the order i, c, f, o, and from its second version on i, f, c, o. cuDNN's
-are i, f, c, o and r, z, h: first all matrices, [units, features] each, those of the input before
-those of the state, layer by layer and way by way; then all biases in the same order.
+The gates of BlockLSTM are in the order i, c, f, o, from its second version on i, f, c, o; those of
+cuDNN are i, f, c, o and r, z, h. The weights of cuDNN are one vector: first all matrices, each
+[units, features], of the input before those of the state, by layer and direction; then the biases.
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/BlockLSTM and CudnnRNNV3,
 https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html#cudnngetrnnweightparams
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
+from converter.lower.ops.recurrent import (
+    CUDNN,
+    Weights,
+    reorder_gates,
+    run_cudnn_layer,
+    run_layer,
+    stack_layers,
+    static,
+)
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -32,8 +40,8 @@ class Block:
         w: [features + units, 4 * units].
         b: [4 * units].
         peepholes: For i, f and o, [units] each, or none.
-        order: Places of i, c, f and o among the gates.
-        forget_bias: What is added to the forget gate.
+        order: Indices of i, c, f and o among the gates.
+        forget_bias: Added to the forget gate.
         clip: Bound of the state, or zero for none.
     """
 
@@ -47,9 +55,7 @@ class Block:
 
 def _step(op: Context, block: Block, x: Value, cs: Value, h: Value) -> list[Value]:
     """Return i, cs, f, o, ci, co, h of one step."""
-    units = cs.shape[1]
-    if not isinstance(units, int):
-        raise Unsupported("a cell whose number of units is not known")
+    units = static(cs.shape[1])
     product = op.add(op.matmul(op.concat([x, h], 1), block.w), block.b)
     gates = op.split(product, 1, [units] * 4)
     i, ci, f, o = (gates[place] for place in block.order)
@@ -128,7 +134,7 @@ def _over_steps(
 
 
 def _counting(op: Context, x: Value, most: Value) -> Value | None:
-    """Return which steps count, [steps, 1, 1], or None for all; the others yield zeros."""
+    """Return the mask of steps within the length, [steps, 1, 1], or None for all."""
     known, steps = op.static(most), x.shape[0]
     if known is not None and isinstance(steps, int) and int(known) >= steps:
         return None
@@ -143,33 +149,20 @@ def _counting(op: Context, x: Value, most: Value) -> Value | None:
 
 def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
     """Return the outputs of all steps, by ONNX's own LSTM."""
-    units, features = cs.shape[1], x.shape[2]
-    if not isinstance(units, int) or not isinstance(features, int):
-        raise Unsupported("a cell whose number of units is not known")
-    i, c, f, o = block.order
-    order = op.constant([i, o, f, c], "int64")
-    rows = features + units
-    cut = op.reshape(block.w, (rows, 4, units))
-    turned = op.reshape(op.transpose(op.gather(cut, order, 1), (1, 2, 0)), (4 * units, rows))
-    kernel, recurrent = op.split(turned, 1, [features, units])
+    units, features = static(cs.shape[1]), static(x.shape[2])
+    order = "".join("icfo"[block.order.index(n)] for n in range(4))
+    weights = reorder_gates(op, op.transpose(block.w, [1, 0]), 0, "LSTM", order)
+    kernel, recurrent = op.split(weights, 1, [features, units])
     shift = np.zeros((4, units), "float32")
-    shift[f] = block.forget_bias
-    bias = op.reshape(block.b, (4, units))
-    bias = op.reshape(op.gather(op.add(bias, op.constant(shift)), order, 0), (4 * units,))
-    bias = op.concat([bias, op.constant(np.zeros(4 * units, "float32"))], 0)
+    shift[block.order[2]] = block.forget_bias
+    bias = op.add(block.b, op.constant(shift.reshape(-1)))
+    bias = op.pad(reorder_gates(op, bias, 0, "LSTM", order), [0], [4 * units])
     peepholes = None
     if block.peepholes:
         i_part, f_part, o_part = block.peepholes
-        peepholes = op.unsqueeze(op.concat([i_part, o_part, f_part], 0), [0])
-    (y, *_) = op.node(
-        "LSTM",
-        [
-            op.plain(x), op.unsqueeze(kernel, [0]), op.unsqueeze(recurrent, [0]),
-            op.unsqueeze(bias, [0]), None, op.unsqueeze(op.plain(h), [0]),
-            op.unsqueeze(op.plain(cs), [0]), peepholes,
-        ],
-        [("float32", (x.shape[0], 1, x.shape[1], units))], attributes={"hidden_size": units},
-    )  # fmt: skip
+        peepholes = op.concat([i_part, o_part, f_part], 0)
+    states = [op.unsqueeze(state, [0]) for state in (h, cs)]
+    y, _ = run_layer(op, "LSTM", x, [Weights(kernel, recurrent, bias, peepholes)], states)
     return op.squeeze(y, [1])
 
 
@@ -178,9 +171,7 @@ def gru_block_cell(
     op: Context, x: Value, h_prev: Value, w_ru: Value, w_c: Value, b_ru: Value, b_c: Value, /
 ) -> list[Value]:
     """One step of a GRU, the reset gate before the product."""
-    units = h_prev.shape[1]
-    if not isinstance(units, int):
-        raise Unsupported("a cell whose number of units is not known")
+    units = static(h_prev.shape[1])
     gates = op.add(op.matmul(op.concat([x, h_prev], 1), w_ru), b_ru)
     r, u = op.split(op.unary("Sigmoid", gates), 1, [units] * 2)
     inner = op.concat([x, op.mul(h_prev, r)], 1)
@@ -191,60 +182,40 @@ def gru_block_cell(
 
 # -- cuDNN -----------------------------------------------------------------------------------------
 
-# ONNX's operator, the places of its gates among cuDNN's, and its activation.
-MODES: dict[str, tuple[str, tuple[int, ...], str]] = {
-    "lstm": ("LSTM", (0, 3, 1, 2), ""), "gru": ("GRU", (1, 0, 2), ""),
-    "rnn_tanh": ("RNN", (0,), ""), "rnn_relu": ("RNN", (0,), "Relu"),
-}  # fmt: skip
 
-
-def _checked(input_mode: str, features: int, units: int) -> None:
+def _check_input(input_mode: str, features: int, units: int) -> None:
     if input_mode == "skip_input" or (input_mode == "auto_select" and features == units):
         raise Unsupported("cuDNN's layers that take their input without a product")
     if input_mode not in ("linear_input", "auto_select"):
         raise Unsupported(f"input_mode {input_mode}")
 
 
-@tf_op("CudnnRNN", outputs=("output", "output_h", "output_c", "reserve_space"))
+CUDNN_OUTPUTS = ("output", "output_h", "output_c", "reserve_space", "host_reserved")
+
+
+@tf_op("CudnnRNN", outputs=CUDNN_OUTPUTS[:4])
+@tf_op("CudnnRNNV2", outputs=CUDNN_OUTPUTS)
 def cudnn_rnn(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
+    """Stacked recurrent layers of cuDNN over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
-    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
-    return [*layers.run(None), Record("what only gradients read")]
+    made = _run_cudnn(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
+    return [*made, *[Record("what only gradients read")] * 2]
 
 
-@tf_op(
-    "CudnnRNNV2", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
-)  # fmt: skip
-def cudnn_rnn_v2(
-    op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
-    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
-    dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
-) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
-    del seed, seed2
-    if dropout and is_training:
-        raise Unsupported("dropout")
-    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
-    return [*layers.run(None), *[Record("what only gradients read")] * 2]
-
-
-@tf_op(
-    "CudnnRNNV3", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
-)  # fmt: skip
+@tf_op("CudnnRNNV3", outputs=CUDNN_OUTPUTS)
 def cudnn_rnn_v3(
     op: Context, input: Value, input_h: Value, input_c: Value, params: Value,
     sequence_lengths: Value, /, *, rnn_mode: str = "lstm", input_mode: str = "linear_input",
     direction: str = "unidirectional", dropout: float = 0.0, seed: int = 0, seed2: int = 0,
     num_proj: int = 0, is_training: bool = True, time_major: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Recurrent layers of cuDNN's over sequences of several lengths."""
+    """Stacked recurrent layers of cuDNN over sequences of different lengths."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -253,132 +224,52 @@ def cudnn_rnn_v3(
     x, h, c = input, input_h, input_c
     if not time_major:
         x, h, c = (v.transposed((1, 0, 2)) for v in (x, h, c))
-    layers = _Layers(op, x, h, c, params, rnn_mode, direction, input_mode)
-    made = layers.run(op.cast(sequence_lengths, "int32"))
+    made = _run_cudnn(op, x, h, c, params, rnn_mode, direction, input_mode, sequence_lengths)
     if not time_major:
         made = [v.transposed((1, 0, 2)) for v in made]
     return [*made, *[Record("what only gradients read")] * 2]
 
 
-class _Layers:
-    """Layers that cuDNN runs at once.
+def _run_cudnn(
+    op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
+    input_mode: str, lengths: Value | None = None,
+) -> list[Value]:  # fmt: skip
+    """Return the outputs and the last states; the second state is the input where unused.
 
     Raises:
-        Unsupported: A size is not known, or is none that the weights have.
+        Unsupported: A size is not known, or does not fit the weights.
     """
-
-    def __init__(
-        self, op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
-        input_mode: str,
-    ) -> None:  # fmt: skip
-        if mode not in MODES:
-            raise Unsupported(f"rnn_mode {mode}")
-        if direction not in ("unidirectional", "bidirectional"):
-            raise Unsupported(f"direction {direction}")
-        self._op = op
-        self._states = [h, c] if mode == "lstm" else [h]
-        self._unused = c
-        self._x = x
-        self._mode = mode
-        self._ways = 2 if direction == "bidirectional" else 1
-        count, units, features = h.shape[0], h.shape[2], x.shape[2]
-        if not (isinstance(count, int) and isinstance(units, int) and isinstance(features, int)):
-            raise Unsupported("cuDNN's layers of sizes that are not known")
-        _checked(input_mode, features, units)
-        self._layers, self._units = count // self._ways, units
-        self._gates = len(MODES[mode][1])
-        self._params = op.reshape(params, (params.shape[0],)) if params.rank != 1 else params
-        self._features = features
-        self._total = params_size(mode, self._ways, self._layers, units, features)
-        size = params.shape[0]
-        if isinstance(size, int) and size != self._total:
-            raise Unsupported(f"{size} weights where {self._total} are expected")
-
-    def run(self, lengths: Value | None) -> list[Value]:
-        """Return the outputs, and the states after them; without a second one what came in."""
-        op, x = self._op, self._x
-        matrices = 0
-        biases = self._total - self._layers * self._ways * 2 * self._gates * self._units
-        features = self._features
-        finals: list[list[Value]] = [[] for _ in self._states]
-        for layer in range(self._layers):
-            kernels: list[Value] = []
-            recurrents: list[Value] = []
-            vectors: list[Value] = []
-            for _ in range(self._ways):
-                for found, width in ((kernels, features), (recurrents, self._units)):
-                    found.append(self._matrix(matrices, width))
-                    matrices += self._gates * self._units * width
-                vectors.append(self._bias(biases))
-                biases += 2 * self._gates * self._units
-            weights = [op.concat(part, 0) for part in (kernels, recurrents, vectors)]
-            x, states = self._layer(x, weights, layer, lengths)
-            for found, state in zip(finals, states, strict=True):
-                found.append(state)
-            features = self._ways * self._units
-        after = [op.cast(op.concat(part, 0), self._x.dtype) for part in finals]
-        if len(after) == 1:
-            after.append(self._unused)
-        return [x, *after]
-
-    def _part(self, start: int, length: int) -> Value:
-        return self._op.cast(
-            self._op.slice(self._params, [0], [start], [start + length]), "float32"
+    if mode not in CUDNN:
+        raise Unsupported(f"rnn_mode {mode}")
+    if direction not in ("unidirectional", "bidirectional"):
+        raise Unsupported(f"direction {direction}")
+    ways = 2 if direction == "bidirectional" else 1
+    count, units, features = static(h.shape[0]), static(h.shape[2]), static(x.shape[2])
+    _check_input(input_mode, features, units)
+    total = params_size(mode, ways, count // ways, units, features)
+    if isinstance(params.shape[0], int) and params.shape[0] != total:
+        raise Unsupported(f"{params.shape[0]} weights where {total} are expected")
+    size = len(CUDNN[mode].gates) * units
+    widths = [n for i in range(count) for n in (features if i < ways else ways * units, units)]
+    sizes = [size * width for width in widths] + [size] * (2 * count)
+    parts = op.split(op.reshape(params, (total,)), 0, sizes)
+    matrices = [op.reshape(v, (size, n)) for v, n in zip(parts, widths, strict=False)]
+    biases = parts[2 * count :]
+    weights = [[*matrices[i : i + 2], *biases[i : i + 2]] for i in range(0, 2 * count, 2)]
+    layers = [
+        partial(
+            run_cudnn_layer, op, kind=CUDNN[mode], weights=weights[i : i + ways], lengths=lengths
         )
-
-    def _matrix(self, start: int, width: int) -> Value:
-        """Return gates' matrices, [1, gates * units, width]."""
-        op, order = self._op, MODES[self._mode][1]
-        part = self._part(start, self._gates * self._units * width)
-        cut = op.reshape(part, (self._gates, self._units, width))
-        if len(order) > 1:
-            cut = op.gather(cut, op.constant(list(order), "int64"), 0)
-        return op.reshape(cut, (1, self._gates * self._units, width))
-
-    def _bias(self, start: int) -> Value:
-        """Return gates' biases, [1, 2 * gates * units]."""
-        op, order = self._op, MODES[self._mode][1]
-        part = self._part(start, 2 * self._gates * self._units)
-        cut = op.reshape(part, (2, self._gates, self._units))
-        if len(order) > 1:
-            cut = op.gather(cut, op.constant(list(order), "int64"), 1)
-        return op.reshape(cut, (1, 2 * self._gates * self._units))
-
-    def _layer(
-        self, x: Value, weights: Sequence[Value], layer: int, lengths: Value | None
-    ) -> tuple[Value, list[Value]]:
-        op, ways, units = self._op, self._ways, self._units
-        steps, batch = x.shape[:2]
-        begin = [
-            op.cast(op.plain(op.slice(s, [0], [layer * ways], [(layer + 1) * ways])), "float32")
-            for s in self._states
-        ]
-        op_type, _, activation = MODES[self._mode]
-        attributes: dict[str, Any] = {"hidden_size": units}
-        if ways == 2:
-            attributes["direction"] = "bidirectional"
-        if activation:
-            attributes["activations"] = [activation] * ways
-        if op_type == "GRU":
-            attributes["linear_before_reset"] = 1
-        state = ("float32", (ways, batch, units))
-        y, *after = op.node(
-            op_type, [op.cast(op.plain(x), "float32"), *weights, lengths, *begin],
-            [("float32", (steps, ways, batch, units)), *[state] * len(begin)],
-            attributes=attributes,
-        )  # fmt: skip
-        if ways == 1:
-            outputs = op.squeeze(y, [1])
-        else:
-            outputs = op.concat(
-                [op.squeeze(op.slice(y, [1], [n], [n + 1]), [1]) for n in range(2)], 2
-            )
-        return op.cast(outputs, self._x.dtype), after
+        for i in range(0, count, ways)
+    ]
+    states = [op.cast(s, x.dtype) for s in ([h, c] if mode == "lstm" else [h])]
+    y, after = stack_layers(op, x, states, layers)
+    return [y, *after, *([] if mode == "lstm" else [c])]
 
 
 def params_size(mode: str, ways: int, layers: int, units: int, features: int) -> int:
-    """Return how many numbers the weights of cuDNN's layers are."""
-    gates = len(MODES[mode][1])
+    """Return the number of elements of cuDNN's weights."""
+    gates = len(CUDNN[mode].gates)
     total = 0
     for layer in range(layers):
         width = features if layer == 0 else ways * units
@@ -392,12 +283,12 @@ def cudnn_params_size(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0, node: Node,
 ) -> Value:  # fmt: skip
-    """How many numbers the weights of cuDNN's layers are."""
+    """The number of elements of cuDNN's weights."""
     del dropout, seed, seed2
     if num_proj:
         raise Unsupported("num_proj")
     layers, units, features = (op.int(v, "a size") for v in (num_layers, num_units, input_size))
-    _checked(input_mode, features, units)
+    _check_input(input_mode, features, units)
     ways = 2 if direction == "bidirectional" else 1
     size = params_size(rnn_mode, ways, layers, units, features)
     return op.constant([size], node.attribute("S", "int32"))
@@ -410,7 +301,7 @@ def cudnn_canonical_to_params(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0,
 ) -> Value:  # fmt: skip
-    """The weights of cuDNN's layers in a row: all matrices, then all biases."""
+    """The weights of cuDNN as one vector: all matrices, then all biases."""
     del num_layers, num_units, input_size, dropout, seed, seed2, rnn_mode, direction
     del num_params, num_params_weights, num_params_biases
     if num_proj or input_mode == "skip_input":

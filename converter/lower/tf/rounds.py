@@ -1,4 +1,4 @@
-"""How many rounds a loop makes, as far as its condition tells."""
+"""The trip count of a loop, as far as its condition tells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How often a loop goes round, as far as its condition says it.
+    """The trip count of a loop, as far as its condition tells.
 
     Attributes:
-        limits: Numbers of rounds from outside the loop, of which the least counts.
-        exact: Whether nothing else ends the loop.
+        limits: Values from outside the loop, of which the least bounds the trip count.
+        exact: Whether nothing else ends the loop earlier.
     """
 
     limits: list[Value]
@@ -29,7 +29,7 @@ def find_counters(
     inner: dict[int, Value],
     after: Sequence[ProgramValue],
 ) -> set[str]:
-    """Return the names of variables that start at zero and grow by one each round."""
+    """Return the names of variables that start at 0 and grow by 1 in each iteration."""
     found = set()
     for i, value in inner.items():
         thing, first = after[i], start[i]
@@ -52,7 +52,7 @@ def find_counters(
 
 
 def is_round(op: Context, index: Value, counters: set[str]) -> bool:
-    """Return whether an index is the number of the round."""
+    """Return whether an index is that of the iteration."""
     name = index.name
     while name not in counters:
         node = _producer(op.graph, name)
@@ -67,12 +67,12 @@ def _producer(graph: Graph, name: str) -> Node | None:
 
 
 def find_limits(op: Context, again: Value, counters: set[str]) -> Rounds:
-    """Return what a condition says of the number of rounds.
+    """Return the trip count that a condition tells.
 
     Args:
         op: The builder, in the loop's body.
-        again: Whether there is another round.
-        counters: Names of what counters are after the round.
+        again: Condition of another iteration.
+        counters: Names of the counters after the iteration.
     """
     made = {name for node in op.graph.nodes for name in node.outputs} | {*op.graph.inputs}
     limits: dict[str, Value] = {}
@@ -108,7 +108,7 @@ def least(op: Context, limits: list[Value]) -> Value:
 
 
 def reaches(op: Context, limit: Value, count: Dim) -> bool:
-    """Return whether a limit is known to be no less than a number of rounds."""
+    """Return whether a limit is known to be at least a trip count."""
     known = stacks.size_of(op, limit)
     if isinstance(known, int) and isinstance(count, int):
         return known >= count

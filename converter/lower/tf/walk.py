@@ -9,7 +9,7 @@ from typing import Any
 
 from converter.lower.graph import Trace
 from converter.lower.tf import branches, complexes, unranked
-from converter.lower.tf.activation import NO_GATES, Activation, Gates
+from converter.lower.tf.body_state import NO_GATES, BodyState, Gates
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import (
     Library,
@@ -78,7 +78,7 @@ class Walker:
         self.op = op
         self.library = library
         self.findings: list[Finding] = []
-        self.current: Activation | None = None
+        self.current: BodyState | None = None
         self._with_effects: dict[str, bool] = {}
         self._conditions: dict[str, Value] = {}  # of Switches, by name
         self._depth = self._walked = self._called = 0
@@ -105,13 +105,13 @@ class Walker:
                 expected=str(len(body.arguments)),
             )
         path = (*self.current.path, at or name) if self.current is not None else ()
-        inner = Activation(body, path)
+        inner = BodyState(body, path)
         for argument, thing in zip(body.arguments, arguments, strict=True):
             inner.values[argument] = [thing]
         return self.run(inner, body.results, body.effects)
 
     def run(
-        self, activation: Activation, wanted: Sequence[Port], effects: Iterable[str] = ()
+        self, body_state: BodyState, wanted: Sequence[Port], effects: Iterable[str] = ()
     ) -> list[ProgramValue]:
         """Walk a body as far as is wanted, and return what that yields.
 
@@ -124,14 +124,14 @@ class Walker:
             raise LimitError(f"a graph that calls functions more than {MOST_CALLS} times")
         if self._depth > DEEPEST:
             raise CorruptError(f"functions that call functions, more than {DEEPEST} deep")
-        before, self.current = self.current, activation
+        before, self.current = self.current, body_state
         try:
-            nodes = self._order(activation, wanted, effects)
-            activation.read.update(port for node in nodes for port in node.inputs)
-            activation.read.update(wanted)
+            nodes = self._order(body_state, wanted, effects)
+            body_state.read.update(port for node in nodes for port in node.inputs)
+            body_state.read.update(wanted)
             for node in nodes:
-                self._walk(activation, node)
-            return [self.value(activation, port) for port in wanted]
+                self._walk(body_state, node)
+            return [self.value(body_state, port) for port in wanted]
         finally:
             self.current = before
             self._depth -= 1
@@ -141,26 +141,26 @@ class Walker:
         assert self.current is not None
         return {_number(p, node) for p in self.current.read if p.node == node.name}
 
-    def value(self, activation: Activation, port: Port) -> ProgramValue:
+    def value(self, body_state: BodyState, port: Port) -> ProgramValue:
         """Return what one output of a node has yielded."""
-        found = activation.values.get(port.node)
+        found = body_state.values.get(port.node)
         if not isinstance(found, list):
             return UNKNOWN if found is None else found
-        number = _number(port, activation.body.nodes[port.node])
+        number = _number(port, body_state.body.nodes[port.node])
         if not 0 <= number < len(found):
             raise CorruptError(f"node {port.node!r} has {len(found)} outputs, and not {number + 1}")
         return found[number]
 
     def _order(
-        self, activation: Activation, wanted: Sequence[Port], effects: Iterable[str]
+        self, body_state: BodyState, wanted: Sequence[Port], effects: Iterable[str]
     ) -> list[Node]:
         """Return the nodes to walk, each after those it needs."""
-        nodes = activation.body.nodes
-        reached = self._postorder(activation, [*(p.node for p in wanted), *effects])
+        nodes = body_state.body.nodes
+        reached = self._postorder(body_state, [*(p.node for p in wanted), *effects])
         needed = {p.node for p in wanted}
         needed.update(name for name in reached if self.has_effects(nodes[name]))
         for name in reversed(reached):
-            if name in needed and name not in activation.values:
+            if name in needed and name not in body_state.values:
                 node = nodes[name]
                 needed.update(port.node for port in node.inputs)
                 if not node.inputs:  # a constant of a branch: which one, its pivot says
@@ -169,10 +169,10 @@ class Walker:
                         for c in node.controls
                         if c in nodes and nodes[c].op in ("Identity", "Switch", "NoOp")
                     )
-        return [nodes[n] for n in reached if n in needed and n not in activation.values]
+        return [nodes[n] for n in reached if n in needed and n not in body_state.values]
 
-    def _postorder(self, activation: Activation, roots: Iterable[str]) -> list[str]:
-        nodes, done = activation.body.nodes, activation.values
+    def _postorder(self, body_state: BodyState, roots: Iterable[str]) -> list[str]:
+        nodes, done = body_state.body.nodes, body_state.values
         state: dict[str, int] = {}  # 1: being visited, 2: visited
         order: list[str] = []
         for root in roots:
@@ -186,7 +186,7 @@ class Walker:
                 if node is None:
                     raise CorruptError(
                         f"a node reads {name!r}, which is not there",
-                        where=activation.body.name or None,
+                        where=body_state.body.name or None,
                     )
                 if state.get(name) == 1:
                     stack.pop()
@@ -223,13 +223,13 @@ class Walker:
 
     # -- single nodes --------------------------------------------------------------------------
 
-    def _walk(self, activation: Activation, node: Node) -> None:
+    def _walk(self, body_state: BodyState, node: Node) -> None:
         self._walked += 1
         if self._walked > MOST_NODES:
             raise LimitError(f"a graph of more than {MOST_NODES} nodes, functions inlined")
-        where = "/".join((*activation.path, node.name))
+        where = "/".join((*body_state.path, node.name))
         try:
-            made = self._lower(activation, node, where)
+            made = self._lower(body_state, node, where)
         except Unsupported as gap:
             self.findings.append(Finding(f"TensorFlow op {node.op}", where, str(gap)))
             made = UNKNOWN
@@ -246,20 +246,20 @@ class Walker:
             reason = f"its inputs and attributes do not go together ({e!r:.200})"
             self.findings.append(Finding(f"TensorFlow op {node.op}", where, reason))
             made = UNKNOWN
-        activation.values[node.name] = made
+        body_state.values[node.name] = made
 
     def _lower(
-        self, activation: Activation, node: Node, where: str
+        self, body_state: BodyState, node: Node, where: str
     ) -> "list[ProgramValue] | ProgramValue":
-        inputs = [self.value(activation, port) for port in node.inputs]
-        gates = self._gates(activation, node)
+        inputs = [self.value(body_state, port) for port in node.inputs]
+        gates = self._gates(body_state, node)
         if gates:
-            activation.gates[node.name] = gates
+            body_state.gates[node.name] = gates
         if node.op in ("Merge", "RefMerge"):
-            return self._merged(activation, node, inputs)
+            return self._merged(body_state, node, inputs)
         if node.op not in LENIENT and any(isinstance(v, Unknown) for v in inputs):
             return UNKNOWN
-        if any(isinstance(v, Dead) for v in inputs) or self._is_dead(activation, node):
+        if any(isinstance(v, Dead) for v in inputs) or self._is_dead(body_state, node):
             return DEAD
         if node.op in SKIPPED:
             return []
@@ -268,7 +268,7 @@ class Walker:
         row = OPS.get(node.op)
         if row is None:
             raise Unsupported
-        body = activation.body.name
+        body = body_state.body.name
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         with self.op.scope(node.name):
             if _has_complex(node, inputs):
@@ -320,22 +320,22 @@ class Walker:
 
     # -- branches of TensorFlow 1 --------------------------------------------------------------
 
-    def _is_dead(self, activation: Activation, node: Node) -> bool:
+    def _is_dead(self, body_state: BodyState, node: Node) -> bool:
         return not node.inputs and any(
-            isinstance(activation.values.get(c), Dead) for c in node.controls
+            isinstance(body_state.values.get(c), Dead) for c in node.controls
         )
 
-    def _gates(self, activation: Activation, node: Node) -> Gates:
+    def _gates(self, body_state: BodyState, node: Node) -> Gates:
         """Return the conditions under which a node is run at all."""
-        if not activation.gates:
+        if not body_state.gates:
             return NO_GATES
         found: Gates = NO_GATES
         for port in node.inputs:
-            found |= activation.gates.get(f"{port.node}:{port.number}", NO_GATES)
-            found |= activation.gates.get(port.node, NO_GATES)
+            found |= body_state.gates.get(f"{port.node}:{port.number}", NO_GATES)
+            found |= body_state.gates.get(port.node, NO_GATES)
         if not node.inputs:
             for name in node.controls:
-                found |= activation.gates.get(name, NO_GATES)
+                found |= body_state.gates.get(name, NO_GATES)
         return found
 
     def switched(self, node: Node, condition: Value) -> None:
@@ -348,7 +348,7 @@ class Walker:
         self._conditions[condition.name] = condition
 
     def _merged(
-        self, activation: Activation, node: Node, inputs: Sequence[ProgramValue]
+        self, body_state: BodyState, node: Node, inputs: Sequence[ProgramValue]
     ) -> "list[ProgramValue] | ProgramValue":
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, Dead)]
         if not alive:
@@ -360,7 +360,7 @@ class Walker:
             return [only, self.op.constant(index, "int32")]
         if len(alive) > 2:
             raise Unsupported("joins more than two branches")
-        sides = [self._port_gates(activation, node.inputs[i]) for i, _ in alive]
+        sides = [self._port_gates(body_state, node.inputs[i]) for i, _ in alive]
         alone = sides[0] ^ sides[1]
         if not (sides[0] and sides[1]) and len(alone) == 1:
             # A constant whose control edges some tool took away: the other side's opposite.
@@ -369,7 +369,7 @@ class Walker:
         for name, holds in sides[0]:
             if (name, not holds) in sides[1]:
                 rest = (sides[0] | sides[1]) - {(name, True), (name, False)}
-                activation.gates[node.name] = rest
+                body_state.gates[node.name] = rest
                 (_, taken), (_, other) = alive if holds else reversed(alive)
                 condition = self._conditions[name]
                 with self.op.scope(node.name):
@@ -379,8 +379,8 @@ class Walker:
                 return [chosen, which]
         raise Unsupported("joins branches of which no condition is known")
 
-    def _port_gates(self, activation: Activation, port: Port) -> Gates:
-        gates = activation.gates
+    def _port_gates(self, body_state: BodyState, port: Port) -> Gates:
+        gates = body_state.gates
         return gates.get(f"{port.node}:{port.number}", NO_GATES) | gates.get(port.node, NO_GATES)
 
 

@@ -6,13 +6,13 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 
 from collections.abc import Mapping, Sequence
 
-from converter.lower.torch import complexes, quantised, sequences, views
+from converter.lower.torch import complexes, quantized, sequences, views
 from converter.lower.torch.complex_tensors import Pair, is_complex
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.promotion import SCALAR_TYPES
-from converter.lower.torch.quantized_tensors import is_quantised
+from converter.lower.torch.quantized_tensors import is_quantized
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -152,8 +152,8 @@ def _built(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramV
     """Return what an op's handler makes, or what it is for complex numbers."""
     if given.get("dtype") in complexes.DTYPES or any(is_complex(one) for one in given.values()):
         return complexes.apply(op, row, given)
-    if any(is_quantised(value) for value in given.values()):
-        return quantised.apply(op, row, given)
+    if any(is_quantized(value) for value in given.values()):
+        return quantized.apply(op, row, given)
     if any(sequences.has_sequences(value) for value in given.values()):
         return sequences.apply(op, row, given)
     return row.handler(op, **given)

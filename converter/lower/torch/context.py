@@ -23,7 +23,7 @@ from formats.core.weights import Tensor
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
-OF_COMPOUNDS = "of complex or quantised numbers"
+OF_COMPOUNDS = "of complex or quantized numbers"
 MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made at run time
 
 
@@ -336,7 +336,7 @@ class Context(Builder):
         """
         if isinstance(value, Compound):
             raise Unsupported(
-                "complex or quantised numbers that go into a branch or a loop, or are an output"
+                "complex or quantized numbers that go into a branch or a loop, or are an output"
             )
         return super().kept(value, stored)
 

@@ -1,46 +1,32 @@
-"""Quantisation in exported programs: integers as tensors of their own (``quantized_decomposed``).
+"""Quantization in exported programs: integers as tensors of their own (``quantized_decomposed``).
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/ao/quantization/fx/_decomposed.py
 """
 
 import numpy as np
 
-from converter.lower.graph import Attribute
+from converter.lower.ops import quantize as ops
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-
-BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
 
 
 def _integers(
     op: Context, x: Value, scale: Value, zero: Value, quant_min: int, quant_max: int, dtype: str,
     axis: int | None = None,
 ) -> Value:  # fmt: skip
-    """Return the integers that stand for numbers, between two of them."""
-    if dtype not in BOUNDS:
-        raise Unsupported(f"numbers quantised to {dtype}")
-    op._outermost.rounded = True
-    attributes: dict[str, Attribute] = {} if axis is None else {"axis": x.axis(axis)}
-    inputs = [op.outer(op.cast(x, "float32")), op.cast(scale, "float32"), op.cast(zero, dtype)]
-    (made,) = op.node("QuantizeLinear", inputs, [(dtype, x.shape)], attributes=attributes)
-    if (quant_min, quant_max) == BOUNDS[dtype]:
-        return made
-    low, high = (op.constant(n, dtype) for n in (quant_min, quant_max))
-    return op.elementwise("Min", op.elementwise("Max", made, low), high)
+    bounds = (quant_min, quant_max)
+    return ops.quantize(op, op.outer(x), scale, zero, dtype, axis=axis, bounds=bounds)
 
 
 def _numbers(
     op: Context, x: Value, scale: Value, zero: Value, out_dtype: str | None,
     axis: int | None = None,
 ) -> Value:  # fmt: skip
-    """Return the numbers that integers stand for."""
     if out_dtype not in (None, "float32"):
         raise Unsupported(f"numbers of {out_dtype}")
-    attributes: dict[str, Attribute] = {} if axis is None else {"axis": x.axis(axis)}
-    inputs = [op.outer(x), op.cast(scale, "float32"), op.cast(zero, x.dtype)]
-    return op.node("DequantizeLinear", inputs, [("float32", x.shape)], attributes=attributes)[0]
+    return ops.dequantize(op, op.outer(x), scale, zero, axis=axis)
 
 
 def _one(op: Context, number: Value | float, dtype: str) -> Value:
@@ -108,16 +94,11 @@ def choose_qparams(
 ) -> list[Value]:
     """The distance and the zero that a tensor's numbers want."""
     del dtype
-    flat = op.outer(op.cast(input, "float32"))
-    zero = op.constant(0.0, "float32")
-    ends = []
-    for pick in ("Min", "Max"):
-        (end,) = op.node(f"Reduce{pick}", [flat], [("float32", ())], attributes={"keepdims": 0})
-        ends.append(op.elementwise(pick, end, zero))
+    low, high = ops.extremes_with_zero(op, input)
     steps = float(quant_max - quant_min)
-    scale = op.div(op.sub(ends[1], ends[0]), steps)
+    scale = op.div(op.sub(high, low), steps)
     scale = op.elementwise("Max", scale, op.constant(np.float32(eps)))
-    middle = op.sub(float(quant_min), op.unary("Round", op.div(ends[0], scale)))
+    middle = op.sub(float(quant_min), op.unary("Round", op.div(low, scale)))
     held = op.clip(middle, float(quant_min), float(quant_max))
     wide = op.cast(scale, "float64")
     return [op.reshape(wide, (1,)), op.reshape(op.cast(held, "int64"), (1,))]

@@ -6,7 +6,7 @@ and attention.cpp beside it; WeightNorm.cpp in the folder above.
 
 import math
 
-from converter.lower.torch.activations import gelu, relu
+from converter.lower.ops.activation import gelu, relu
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import layer_norm

@@ -1,7 +1,8 @@
-"""Layers of `torch.nn` that a pickled ``Sequential`` holds, as calls of the ops that they make.
+"""Layers of `torch.nn` that a pickled ``Sequential`` holds, as calls of ATen ops.
 
-A handler takes the input, then the layer's attributes by name, with the values that torch gives to
-pickles of before they were there. What no handler names is an error. `own` are the layer's tensors.
+A handler takes the input, then the layer's attributes by name; defaults are what torch assumes for
+pickles from before an attribute existed. An attribute that no handler names is an error. `own` are
+the layer's tensors.
 Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/torch/nn/modules
 """
 
@@ -15,7 +16,7 @@ from converter.lower.torch.script.ops import NUMBERS
 from converter.lower.torch.script.values import Items, Unknown
 from converter.lower.unsupported import Unsupported
 
-# What every layer has: whether it trains, and what torch computes of it anew.
+# Attributes of every layer that have no meaning for inference, or that torch computes anew.
 IGNORED = frozenset((
     "training", "class", "_is_full_backward_hook", "_reversed_padding_repeated_twice", "_backend",
     "_flat_weights_names", "_all_weights", "_flat_weights", "_version", "_param_buf_size",
@@ -24,7 +25,9 @@ IGNORED = frozenset((
 ))  # fmt: skip
 
 
-LAYERS = OpTable(Row, leading=3, is_ignored=IGNORED.__contains__)
+LAYERS = OpTable(
+    Row, __package__, ("activation_layers",), leading=3, is_ignored=IGNORED.__contains__
+)
 layer = LAYERS.enter  # ``@layer("ReLU")``: classes by name, whatever module of torch.nn they are in
 Own = Mapping[str, Reference]  # a layer's tensors, by their own names
 Call = Callable[..., ProgramValue]  # an op's name and its arguments
@@ -86,7 +89,7 @@ def convolution(
 def linear(
     call: Call, own: Own, x: ProgramValue, *, in_features: int, out_features: int
 ) -> ProgramValue:
-    """X W' + b."""
+    """`x @ weight.T + bias`."""
     del in_features, out_features  # the weights say them
     return call("linear", x, own["weight"], own.get("bias"))
 
@@ -97,7 +100,7 @@ def embedding(
     padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> ProgramValue:  # fmt: skip
-    """Rows of the weights."""
+    """Rows of the weights, by index."""
     del num_embeddings, embedding_dim, padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
         raise Unsupported("max_norm")
@@ -113,7 +116,7 @@ def batch_norm(
     affine: bool, track_running_stats: bool = True, process_group: None = None,
     ddp_gpu_size: int | None = None,
 ) -> ProgramValue:  # fmt: skip
-    """(x - mean) / sqrt(variance + eps), by the statistics of training."""
+    """(x - mean) / sqrt(variance + eps), with the running statistics."""
     del num_features, affine, track_running_stats, process_group, ddp_gpu_size
     mean, variance = own.get("running_mean"), own.get("running_var")
     return call(
@@ -158,7 +161,7 @@ def rms_norm(
     eps: float | None = None,
     elementwise_affine: bool = True,
 ) -> ProgramValue:
-    """X / sqrt(mean of squares + eps) over the last axes."""
+    """`x / sqrt(mean(x * x) + eps)` over the last axes."""
     del elementwise_affine
     return call("rms_norm", x, list(normalized_shape), own.get("weight"), eps)
 
@@ -181,7 +184,7 @@ def max_pool(
     call: Call, own: Own, x: ProgramValue, *, rank: int, kernel_size: Any, stride: Any = None,
     padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> ProgramValue:  # fmt: skip
-    """The largest of each window."""
+    """The maximum of each window."""
     del own
     name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
     kernel = _tuple(kernel_size, rank)
@@ -215,7 +218,7 @@ def adaptive_pool(
     call: Call, own: Own, x: ProgramValue, *, kind: str, rank: int, output_size: Any,
     return_indices: bool = False,
 ) -> ProgramValue:  # fmt: skip
-    """Pooling to a size."""
+    """The mean or maximum of as many windows as asked for."""
     del own
     size = [
         call("size", x, i - rank) if n is None else n
@@ -234,7 +237,7 @@ def adaptive_pool(
 def flatten(
     call: Call, own: Own, x: ProgramValue, *, start_dim: int = 1, end_dim: int = -1
 ) -> ProgramValue:
-    """Several axes as one."""
+    """The input with several axes merged into one."""
     del own
     return call("flatten", x, start_dim, end_dim)
 
@@ -243,7 +246,7 @@ def flatten(
 def unflatten(
     call: Call, own: Own, x: ProgramValue, *, dim: int, unflattened_size: Any
 ) -> ProgramValue:
-    """One axis as several."""
+    """The input with one axis split into several."""
     del own
     return call("unflatten", x, dim, list(unflattened_size))
 
@@ -256,7 +259,7 @@ def unflatten(
 def pad(
     call: Call, own: Own, x: ProgramValue, *, mode: str, rank: int, padding: Any, value: float = 0.0
 ) -> ProgramValue:
-    """More at both ends of the last axes."""
+    """The input padded at both ends of the last axes."""
     del own
     return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
 
@@ -266,7 +269,7 @@ def upsample(
     call: Call, own: Own, x: ProgramValue, *, mode: str, size: Any = None, scale_factor: Any = None,
     align_corners: bool | None = None, recompute_scale_factor: bool | None = True, name: str = "",
 ) -> ProgramValue:  # fmt: skip
-    """Resizing; pickles of before torch 1.6 compute the factor anew from the size."""
+    """Resizing; pickles from before torch 1.6 recompute the factor from the size."""
     del own, name
     spatial = x.read().rank - 2
     kinds = {"nearest": "nearest", "linear": "linear", "bilinear": "bilinear",
@@ -288,7 +291,7 @@ def upsample(
 
 @layer("PixelShuffle")
 def pixel_shuffle(call: Call, own: Own, x: ProgramValue, *, upscale_factor: int) -> ProgramValue:
-    """Channels as blocks of pixels."""
+    """Channels rearranged into blocks of pixels."""
     del own
     return call("pixel_shuffle", x, upscale_factor)
 
@@ -297,14 +300,14 @@ def pixel_shuffle(call: Call, own: Own, x: ProgramValue, *, upscale_factor: int)
 def pixel_unshuffle(
     call: Call, own: Own, x: ProgramValue, *, downscale_factor: int
 ) -> ProgramValue:
-    """Blocks of pixels as channels."""
+    """Blocks of pixels rearranged into channels."""
     del own
     return call("pixel_unshuffle", x, downscale_factor)
 
 
 @layer("ChannelShuffle")
 def channel_shuffle(call: Call, own: Own, x: ProgramValue, *, groups: int) -> ProgramValue:
-    """Channels of groups taken in turn."""
+    """Channels interleaved across groups."""
     del own
     return call("channel_shuffle", x, groups)
 
@@ -314,7 +317,7 @@ def local_response_norm(
     call: Call, own: Own, x: ProgramValue, *, size: int, alpha: float = 1e-4, beta: float = 0.75,
     k: float = 1.0,
 ) -> ProgramValue:  # fmt: skip
-    """X / (k + alpha * mean of squares over near channels) ** beta."""
+    """`x / (k + alpha * mean(x * x)) ** beta`, the mean over neighbouring channels."""
     del own
     rank = x.read().rank
     if rank < 3:
@@ -333,201 +336,6 @@ def local_response_norm(
     return call("div", x, call("pow", total, beta))
 
 
-# -- element by element ----------------------------------------------------------------------------
-
-
-@layer(
-    "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
-    "FeatureAlphaDropout",
-)  # fmt: skip
-def identity(
-    call: Call, own: Own, x: ProgramValue, *, p: float = 0.5, inplace: bool = False
-) -> ProgramValue:
-    """X itself, when not training."""
-    del call, own, p, inplace
-    return x
-
-
-@layer(
-    Variant("Sigmoid", "sigmoid of each element.", op="sigmoid"),
-    Variant("Tanh", "tanh of each element.", op="tanh"),
-    Variant("SiLU", "silu of each element.", op="silu"),
-    Variant("Mish", "mish of each element.", op="mish"),
-    Variant("Hardswish", "hardswish of each element.", op="hardswish"),
-    Variant("Hardsigmoid", "hardsigmoid of each element.", op="hardsigmoid"),
-    Variant("SELU", "selu of each element.", op="selu"),
-    Variant("LogSigmoid", "log_sigmoid of each element.", op="log_sigmoid"),
-)
-def activation(
-    call: Call, own: Own, x: ProgramValue, *, op: str, inplace: bool = False
-) -> ProgramValue:
-    """A function of each element."""
-    del own, inplace  # nothing else reads the input
-    return call(op, x)
-
-
-@layer("ReLU")
-def relu(
-    call: Call, own: Own, x: ProgramValue, *, inplace: bool = False, threshold: float = 0,
-    value: float = 0,
-) -> ProgramValue:  # fmt: skip
-    """The larger of x and 0; before torch 1.0 it was a threshold."""
-    del own, inplace
-    if threshold or value:
-        raise Unsupported(f"threshold {threshold}, value {value}")
-    return call("relu", x)
-
-
-@layer("GELU")
-def gelu(call: Call, own: Own, x: ProgramValue, *, approximate: str = "none") -> ProgramValue:
-    """X times the normal distribution's integral to x."""
-    del own
-    return call("gelu", x, approximate=approximate)
-
-
-@layer("ELU")
-def elu(
-    call: Call, own: Own, x: ProgramValue, *, alpha: float = 1.0, inplace: bool = False
-) -> ProgramValue:
-    """X where x > 0, else alpha * (exp(x) - 1)."""
-    del own, inplace
-    return call("elu", x, alpha)
-
-
-@layer("CELU")
-def celu(
-    call: Call, own: Own, x: ProgramValue, *, alpha: float = 1.0, inplace: bool = False
-) -> ProgramValue:
-    """Max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    del own, inplace
-    return call("celu", x, alpha)
-
-
-@layer("LeakyReLU")
-def leaky_relu(
-    call: Call, own: Own, x: ProgramValue, *, negative_slope: float = 0.01, inplace: bool = False
-) -> ProgramValue:
-    """X where x > 0, else x times a slope."""
-    del own, inplace
-    return call("leaky_relu", x, negative_slope)
-
-
-@layer("RReLU")
-def rrelu(
-    call: Call, own: Own, x: ProgramValue, *, lower: float = 1 / 8, upper: float = 1 / 3,
-    inplace: bool = False,
-) -> ProgramValue:  # fmt: skip
-    """X where x > 0, else x times the mean slope."""
-    del own, inplace
-    return call("leaky_relu", x, (lower + upper) / 2)
-
-
-@layer("PReLU")
-def prelu(
-    call: Call, own: Own, x: ProgramValue, *, num_parameters: int = 1, init: float = 0.25
-) -> ProgramValue:
-    """X where x > 0, else x times its channel's slope."""
-    del num_parameters, init
-    return call("prelu", x, own["weight"])
-
-
-@layer("Hardtanh")
-def hardtanh(
-    call: Call, own: Own, x: ProgramValue, *, min_val: float = -1.0, max_val: float = 1.0,
-    inplace: bool = False,
-) -> ProgramValue:  # fmt: skip
-    """X between two bounds."""
-    del own, inplace
-    return call("hardtanh", x, min_val, max_val)
-
-
-# Before torch 1.0 a ReLU6 was a Hardtanh with its bounds.
-@layer("ReLU6")
-def relu6(
-    call: Call, own: Own, x: ProgramValue, *, min_val: float = 0.0, max_val: float = 6.0,
-    inplace: bool = False,
-) -> ProgramValue:  # fmt: skip
-    """X between 0 and 6."""
-    return hardtanh(call, own, x, min_val=min_val, max_val=max_val, inplace=inplace)
-
-
-@layer("Threshold")
-def threshold(
-    call: Call, own: Own, x: ProgramValue, *, threshold: float, value: float, inplace: bool = False
-) -> ProgramValue:
-    """X where it is above a threshold, else a value."""
-    del own, inplace
-    return call("threshold", x, threshold, value)
-
-
-@layer("Softplus")
-def softplus(
-    call: Call, own: Own, x: ProgramValue, *, beta: float = 1, threshold: float = 20
-) -> ProgramValue:
-    """Log(1 + exp(beta * x)) / beta."""
-    del own
-    return call("softplus", x, beta, threshold)
-
-
-@layer("Softshrink")
-def softshrink(call: Call, own: Own, x: ProgramValue, *, lambd: float = 0.5) -> ProgramValue:
-    """X moved towards 0 by lambda."""
-    del own
-    return call("softshrink", x, lambd)
-
-
-@layer("Hardshrink")
-def hardshrink(call: Call, own: Own, x: ProgramValue, *, lambd: float = 0.5) -> ProgramValue:
-    """X where it is further from 0 than lambda."""
-    del own
-    return call("hardshrink", x, lambd)
-
-
-@layer("Softsign")
-def softsign(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
-    """X / (1 + |x|)."""
-    del own
-    return call("div", x, call("add", call("abs", x), 1))
-
-
-@layer("Tanhshrink")
-def tanhshrink(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
-    """X - tanh(x)."""
-    del own
-    return call("sub", x, call("tanh", x))
-
-
-@layer("GLU")
-def glu(call: Call, own: Own, x: ProgramValue, *, dim: int = -1) -> ProgramValue:
-    """One half times the sigmoid of the other."""
-    del own
-    return call("glu", x, dim)
-
-
-@layer(Variant("Softmax", op="softmax"), Variant("LogSoftmax", op="log_softmax"))
-def softmax(
-    call: Call, own: Own, x: ProgramValue, *, op: str, dim: int | None = None
-) -> ProgramValue:
-    """Softmax along an axis, or its logarithm."""
-    del own
-    # Without an axis: as torch.nn.functional._get_softmax_dim has it.
-    axis = dim if dim is not None else (0 if x.read().rank in (0, 1, 3) else 1)
-    return call(op, x, axis)
-
-
-@layer("Softmin")
-def softmin(call: Call, own: Own, x: ProgramValue, *, dim: int | None = None) -> ProgramValue:
-    """Softmax of -x."""
-    return softmax(call, own, call("neg", x), op="softmax", dim=dim)
-
-
-@layer("Softmax2d")
-def softmax_2d(call: Call, own: Own, x: ProgramValue) -> ProgramValue:
-    """Softmax along the channels."""
-    del own
-    return call("softmax", x, -3)
-
-
 # -- recurrent layers ------------------------------------------------------------------------------
 
 
@@ -538,7 +346,7 @@ def recurrent(
     bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
     dropout_state: Any = None,
 ) -> ProgramValue:  # fmt: skip
-    """A recurrent layer that starts from zeros; what it returns is a tuple, as torch's."""
+    """A recurrent layer with zeros as first states; returns a tuple, as in torch."""
     del input_size, dropout, dropout_state, nonlinearity  # `mode` says the last
     names = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
     if mode not in names:
@@ -568,7 +376,7 @@ def recurrent(
 
 
 def _batch(call: Call, x: Reference, *, batch_first: bool) -> list[ProgramValue]:
-    """Return the size of a sequence's batch, if it has one."""
+    """Return the batch size of a sequence as a list, which is empty without a batch."""
     if x.read().rank != 3:
         return []
     return [call("size", x, 0 if batch_first else 1)]

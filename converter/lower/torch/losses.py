@@ -6,8 +6,8 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Loss.
 import math
 
 from converter.lower import dims
+from converter.lower.ops.activation import log_sigmoid, log_softmax
 from converter.lower.ops.special import log1p
-from converter.lower.torch.activations import log_sigmoid, log_softmax
 from converter.lower.torch.arithmetic import add, clamp_min, minimum, mul, ne, sub
 from converter.lower.torch.context import Context
 from converter.lower.torch.elementwise import xlogy

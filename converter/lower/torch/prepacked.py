@@ -1,84 +1,55 @@
-"""Layers as torch packs them for telephones: products and convolutions held between bounds.
+"""XNNPACK-prepacked Linear and Conv2d (mobile), with output clamping.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/xnnpack/RegisterOpContextClass.cpp
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
-from converter.lower.torch.convolution import convolve, convolve_transposed
 from converter.lower.torch.linear import linear
 from converter.lower.torch.program_values import Ints, ProgramValue, numbers
+from converter.lower.torch.quantized import (
+    convolve_packed,
+    packed_weights,
+    prepack,
+)
+from converter.lower.torch.quantized_tensors import Packed
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The weights of a packed layer.
-
-    Attributes:
-        weight: As the layer's module has it.
-        bias: Likewise.
-        spaced: Stride, padding and dilation of a convolution; none for a product.
-        more: Output padding of a transposed convolution; none for others.
-        groups: Of a convolution.
-        low: The least that it yields.
-        high: The most.
-    """
-
-    weight: Value
-    bias: Value | None
-    spaced: tuple[tuple[int, ...], ...] = ()
-    more: tuple[int, ...] = ()
-    groups: int = 1
-    low: float | None = None
-    high: float | None = None
-
-
-def _layer(value: ProgramValue) -> Layer:
-    if not isinstance(value, Layer):
-        raise Unsupported("weights that are not packed")
-    return value
-
-
-def _held(op: Context, x: Value, layer: Layer) -> Value:
-    if layer.low is None and layer.high is None:
-        return x
-    return op.clip(x, layer.low, layer.high)
-
-
-def _bound(number: object) -> float | None:
-    if number is None:
-        return None
-    if not isinstance(number, int | float):
-        raise Unsupported("a bound that is no number")
-    return float(number)
+def _bounded(layer: Packed, *bounds: object) -> Packed:
+    """Return a layer whose output is clamped."""
+    for bound in bounds:
+        if bound is not None and not isinstance(bound, int | float):
+            raise Unsupported("a bound that is no number")
+    low, high = (float(n) if isinstance(n, int | float) else None for n in bounds)
+    return replace(layer, low=low, high=high)
 
 
 @aten("prepacked.linear_clamp_prepack")
 def linear_clamp_prepack(
     op: Context, weight: Value, bias: Value | None = None, output_min: float | None = None,
     output_max: float | None = None,
-) -> Layer:  # fmt: skip
-    """A product's weights, packed."""
+) -> Packed:  # fmt: skip
+    """The weights of a Linear, packed."""
     del op
-    return Layer(weight, bias, low=_bound(output_min), high=_bound(output_max))
+    return _bounded(Packed(weight, bias), output_min, output_max)
 
 
 @aten("prepacked.conv2d_clamp_prepack")
 def conv2d_clamp_prepack(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints, dilation: Ints,
     groups: int, output_min: float | None = None, output_max: float | None = None,
-) -> Layer:  # fmt: skip
-    """A convolution's weights, packed."""
-    del op
+) -> Packed:  # fmt: skip
+    """The weights of a convolution, packed."""
     named = (("a stride", stride), ("padding", padding), ("a dilation", dilation))
-    spaced = tuple(tuple(numbers(n, 2, what)) for what, n in named)
-    low, high = _bound(output_min), _bound(output_max)
-    return Layer(weight, bias, spaced, (), groups, low, high)
+    steps, around, spaces = (numbers(n, 2, what) for what, n in named)
+    layer = prepack(op, weight, bias, steps, around, spaces, groups)
+    return _bounded(layer, output_min, output_max)
 
 
 @aten("prepacked.conv2d_transpose_clamp_prepack")
@@ -86,47 +57,32 @@ def conv2d_transpose_clamp_prepack(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
     output_padding: Ints, dilation: Ints, groups: int, output_min: float | None = None,
     output_max: float | None = None,
-) -> Layer:  # fmt: skip
-    """A transposed convolution's weights, packed."""
-    plain = conv2d_clamp_prepack(
+) -> Packed:  # fmt: skip
+    """The weights of a transposed convolution, packed."""
+    layer = conv2d_clamp_prepack(
         op, weight, bias, stride, padding, dilation, groups, output_min, output_max
     )
     more = tuple(numbers(output_padding, 2, "output padding"))
-    return Layer(weight, bias, plain.spaced, more, groups, plain.low, plain.high)
+    return replace(layer, output_padding=more, transposed=True)
 
 
-@aten("prepacked.linear_clamp_run")
-def linear_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """X @ weight.T + bias, held between two bounds."""
-    layer = _layer(weights)
-    return _held(op, linear(op, x, layer.weight, layer.bias), layer)
+@aten(
+    Variant("prepacked.linear_clamp_run", "`x @ weight.T + bias`, clamped."),
+    Variant("prepacked.conv2d_clamp_run", "Cross-correlation of images, clamped."),
+    Variant("prepacked.conv2d_transpose_clamp_run", "Transposed convolution of images, clamped."),
+)
+def run_clamped(op: Context, x: Value, weights: ProgramValue) -> Value:
+    """A packed layer, clamped."""
+    layer = packed_weights(weights)
+    if layer.stride:
+        made = convolve_packed(op, x, layer, 2)
+    else:
+        made = linear(op, x, layer.weight, layer.bias)
+    is_bounded = layer.low is not None or layer.high is not None
+    return op.clip(made, layer.low, layer.high) if is_bounded else made
 
 
-@aten("prepacked.conv2d_clamp_run")
-def conv2d_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """Cross-correlation of images, held between two bounds."""
-    layer = _layer(weights)
-    stride, padding, dilation = layer.spaced
-    made = convolve(
-        op, x, layer.weight, layer.bias, stride=stride, padding=padding, dilation=dilation,
-        groups=layer.groups, rank=2,
-    )  # fmt: skip
-    return _held(op, made, layer)
-
-
-@aten("prepacked.conv2d_transpose_clamp_run")
-def conv2d_transpose_clamp_run(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """The transpose of cross-correlation of images, held between two bounds."""
-    layer = _layer(weights)
-    stride, padding, dilation = layer.spaced
-    made = convolve_transposed(
-        op, x, layer.weight, layer.bias, stride=stride, padding=padding,
-        output_padding=layer.more, groups=layer.groups, dilation=dilation, rank=2,
-    )  # fmt: skip
-    return _held(op, made, layer)
-
-
-PACKING: Mapping[str, Callable[..., Layer]] = {
+PACKING: Mapping[str, Callable[..., Packed]] = {
     "LinearOpContext": linear_clamp_prepack,
     "Conv2dOpContext": conv2d_clamp_prepack,
     "TransposeConv2dOpContext": conv2d_transpose_clamp_prepack,

@@ -1,8 +1,8 @@
-"""Quantized tensors: integers that stand for numbers at equal distances.
+"""Quantized tensors: integers with a scale and a zero point.
 
-In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantises
-becomes QuantizeLinear and DequantizeLinear, between which runtimes compute with integers. What
-computes with them is `converter.lower.torch.quantised`.
+The graph holds the numbers that they stand for, as DequantizeLinear returns them; quantization is
+a QuantizeLinear and a DequantizeLinear, which runtimes fuse with layers of integers. The ops are in
+`converter.lower.torch.quantized`.
 Spec: https://docs.pytorch.org/docs/2.13/quantization-support.html,
 https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.ops import quantize as ops
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.unsupported import Unsupported
@@ -24,23 +25,23 @@ BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quantised(Compound):
-    """A quantized tensor: its one part is the numbers that it stands for.
+class QuantizedTensor(Compound):
+    """A quantized tensor; its one part are the numbers that it stands for.
 
     Attributes:
-        scale: The distance between two numbers; where each channel has its own, zero.
+        scale: Factor of the integers; zero where each channel has its own.
         zero_point: The integer that stands for zero.
     """
 
     scale: float = 0.0
     zero_point: int = 0
 
-    def transposed(self, order: Sequence[int]) -> "Quantised":
+    def transposed(self, order: Sequence[int]) -> "QuantizedTensor":
         """Return the tensor with axis ``i`` taken from ``order[i]``."""
         return self.each(lambda part: part.transposed(order))
 
-    def moved(self, real: Value) -> "Quantised":
-        """Return other numbers at the same distances."""
+    def moved(self, real: Value) -> "QuantizedTensor":
+        """Return other numbers of the same scale and zero point."""
         return self.each(lambda _: real)
 
 
@@ -49,14 +50,16 @@ class Packed:
     """The weights of a quantized layer.
 
     Attributes:
-        weight: Quantized, or plain where only they were stored with less precision.
+        weight: Quantized, or plain where it is stored in float16.
         bias: Plain.
-        stride: Of a convolution; empty for a product.
+        stride: Of a convolution; empty for a Linear.
         padding: Likewise.
         dilation: Likewise.
         output_padding: Likewise.
         groups: Likewise.
-        transposed: Whether it is the transpose of a convolution.
+        transposed: Whether it is a transposed convolution.
+        low: Lower bound of the output, of a layer packed for XNNPACK.
+        high: Upper bound, likewise.
     """
 
     weight: Value
@@ -67,65 +70,64 @@ class Packed:
     output_padding: tuple[int, ...] = ()
     groups: int = 1
     transposed: bool = False
+    low: float | None = None
+    high: float | None = None
 
 
-def is_quantised(value: Any) -> bool:
-    """Return whether a value is a quantized tensor, or has one inside."""
+def is_quantized(value: Any) -> bool:
+    """Return whether a value is or contains a quantized tensor."""
     if isinstance(value, list | tuple):
-        return any(is_quantised(one) for one in value)
-    return isinstance(value, Quantised)
+        return any(is_quantized(one) for one in value)
+    return isinstance(value, QuantizedTensor)
 
 
 def numbers(x: Value) -> Value:
     """Return the numbers that a tensor stands for."""
-    return x.real if isinstance(x, Quantised) else x
+    return x.real if isinstance(x, QuantizedTensor) else x
 
 
-def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
-    """Return numbers that are at these distances already as a quantized tensor."""
+def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
+    """Return numbers that are multiples of a scale as a quantized tensor."""
     order = identity(real.rank)
-    return Quantised(
-        "a quantised tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
+    return QuantizedTensor(
+        "a quantized tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
     )
 
 
-def integers(op: Context, x: Quantised) -> Value:
+def integers(op: Context, x: QuantizedTensor) -> Value:
     """Return the integers of a quantized tensor."""
     if not x.scale:
         raise Unsupported("integers of a tensor with a scale for each channel")
-    return _quantise(op, x.real, x.scale, x.zero_point, x.dtype)
+    return _quantize(op, x.real, x.scale, x.zero_point, x.dtype)
 
 
-def _quantise(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
+def _quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
     if dtype not in BOUNDS:
-        raise Unsupported(f"numbers quantised to {dtype}")
+        raise Unsupported(f"numbers quantized to {dtype}")
     low, high = BOUNDS[dtype]
     if not low <= zero_point <= high or not scale > 0:
-        raise Unsupported(f"numbers quantised by {scale} about {zero_point}")
-    op._outermost.rounded = True
-    inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
-    kinds = [(INTEGERS[dtype], x.shape)]
-    return op.node("QuantizeLinear", inputs, kinds, stored=x.stored)[0]
+        raise Unsupported(f"numbers quantized by {scale} about {zero_point}")
+    zero = op.constant(zero_point, INTEGERS[dtype])
+    return ops.quantize(op, x, op.constant(scale), zero, zero.dtype)
 
 
-def quantised(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
-    """Return the numbers at these distances that are nearest to those of a tensor."""
-    made = _quantise(op, op.cast(x, "float32"), scale, zero_point, dtype)
-    inputs = [made, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
-    (real,) = op.node("DequantizeLinear", inputs, [("float32", x.shape)], stored=made.stored)
+def quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> QuantizedTensor:
+    """Return numbers quantized by a scale and a zero point."""
+    made = _quantize(op, x, scale, zero_point, dtype)
+    real = ops.dequantize(op, made, op.constant(scale), op.constant(zero_point, made.dtype))
     return of_numbers(real, scale, zero_point, dtype)
 
 
-def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
+def stored(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
     """Return a quantized tensor of the bundle.
 
     Args:
         op: Builder.
         name: Of the tensor.
-        encoding: How tensors of the bundle make it up.
+        encoding: The tensors of the bundle that it consists of.
 
     Raises:
-        Unsupported: They do so in a way that we do not know.
+        Unsupported: The encoding is not known.
     """
     parts, dtype = encoding.parts, encoding.dtype
     if dtype not in INTEGERS or set(parts) != {"values", "scale", "zero_point"}:
@@ -139,10 +141,8 @@ def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
         raise Unsupported(f"a tensor {name} of {scale.size} scales")
     if not np.array_equal(zero, np.round(zero)):
         raise Unsupported("zeros that are no integers")
-    inputs = [value, op.constant(scale, "float32"), op.constant(zero, value.dtype)]
-    attributes = {"axis": axis} if scale.ndim else {}
-    kinds = [("float32", value.shape)]
-    (real,) = op.node("DequantizeLinear", inputs, kinds, attributes=dict(attributes))
+    sides = op.constant(scale, "float32"), op.constant(zero, value.dtype)
+    real = ops.dequantize(op, value, *sides, axis=axis if scale.ndim else None)
     if scale.ndim:
         return of_numbers(real, 0.0, 0, dtype)
     return of_numbers(real, float(scale), int(zero), dtype)

@@ -1,13 +1,20 @@
-"""Random numbers: ONNX's of the same distribution, others than torch's, which the graph says.
+"""Random numbers: ONNX draws others of the same distribution (`converter.lower.ops.random`).
 
 Spec: https://docs.pytorch.org/docs/2.13/torch.html#random-sampling
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
-from converter.lower.builder import element_type
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.random import (
+    NORMAL,
+    UNIFORM,
+    draw,
+    draw_classes,
+    record,
+    scale_to_integers,
+)
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.ordering import argsort
 from converter.lower.torch.program_values import Int, Ints, Number, Scalar
@@ -16,86 +23,75 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-DRAWN = ("float32", "float64")  # what onnxruntime draws
+Draw = Callable[[Context, str, Sequence[Dim], str], Value]
 
 
 def _drawn(
-    op: Context, what: str, op_type: str, shape: Sequence[Dim], dtype: str, **how: Attribute
-) -> Value:
-    """Return numbers that ONNX draws, of a shape."""
-    outermost = op._outermost
-    outermost.random[f"{what} {len(outermost.random)}"] = what
-    to = dtype if dtype in DRAWN else "float32"
-    attributes: dict[str, Attribute] = {"dtype": element_type(to), **how}
-    dims = tuple(shape)
-    if dims and all(isinstance(n, int) for n in dims) and op.is_outermost:
-        known = [int(n) for n in dims if isinstance(n, int)]
-        (made,) = op.node(op_type, [], [(to, dims)], attributes={"shape": known, **attributes})
-    else:
-        filled = op.emit("ConstantOfShape", op.vector(dims), dtype="float32", shape=dims)
-        # Drawn anew in each round of a loop, whatever the shape is made of.
-        like = replace(filled, is_constant=False)
-        (made,) = op.node(f"{op_type}Like", [like], [(to, dims)], attributes=attributes)
-    return op.cast(made, dtype)
+    op: Context, what: str, op_type: str, shape: Sequence[Dim], dtype: str,
+    distribution: Mapping[str, Attribute],
+) -> Value:  # fmt: skip
+    record(op, what)
+    return draw(op, op_type, shape, lambda: op.vector(tuple(shape)), dtype, distribution)
 
 
 def uniform_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
-    """Return numbers from 0 to 1."""
-    return _drawn(op, what, "RandomUniform", shape, dtype, low=0.0, high=1.0)
+    """Return uniform numbers from 0 to below 1."""
+    return _drawn(op, what, "RandomUniform", shape, dtype, UNIFORM)
 
 
 def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
-    """Return normal numbers."""
-    return _drawn(op, what, "RandomNormal", shape, dtype, mean=0.0, scale=1.0)
+    """Return standard normal numbers."""
+    return _drawn(op, what, "RandomNormal", shape, dtype, NORMAL)
 
 
-@aten("rand", "rand.generator")
-def rand(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Numbers from 0 to 1: others than torch's."""
-    return uniform_of(op, "rand", size, dtype or DEFAULT)
+DRAWS = (
+    ("rand", "Uniform numbers from 0 to 1; not the numbers that torch draws.", uniform_of),
+    ("randn", "Standard normal numbers; not the numbers that torch draws.", normal_of),
+)
 
 
-@aten("randn", "randn.generator")
-def randn(op: Context, size: Ints, dtype: str | None = None) -> Value:
-    """Normal numbers: others than torch's."""
-    return normal_of(op, "randn", size, dtype or DEFAULT)
+@aten(*(Variant((n, f"{n}.generator"), text, what=n, drawn=d) for n, text, d in DRAWS))
+def draw_of_size(
+    op: Context, size: Ints, dtype: str | None = None, *, what: str, drawn: Draw
+) -> Value:
+    """Random numbers of a shape."""
+    return drawn(op, what, size, dtype or DEFAULT)
 
 
-@aten("rand_like", "rand_like.generator")
-def rand_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Numbers from 0 to 1: others than torch's."""
-    return uniform_of(op, "rand_like", op.named(self).shape, dtype or self.dtype)
-
-
-@aten("randn_like", "randn_like.generator")
-def randn_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Normal numbers: others than torch's."""
-    return normal_of(op, "randn_like", op.named(self).shape, dtype or self.dtype)
+@aten(
+    *(
+        Variant((f"{n}_like", f"{n}_like.generator"), text, what=f"{n}_like", drawn=d)
+        for n, text, d in DRAWS
+    )
+)
+def draw_like(
+    op: Context, self: Value, dtype: str | None = None, *, what: str, drawn: Draw
+) -> Value:
+    """Random numbers of the shape of a tensor."""
+    return drawn(op, what, op.named(self).shape, dtype or self.dtype)
 
 
 def _whole(op: Context, what: str, low: Int, high: Int, shape: Sequence[Dim], dtype: str) -> Value:
     shares = uniform_of(op, what, shape, "float64")
-    first = op.scalar(low, "int64")
-    count = op.cast(op.sub(op.scalar(high, "int64"), first), "float64")
-    steps = op.cast(op.unary("Floor", op.mul(shares, count)), "int64")
-    return op.cast(op.add(steps, first), dtype)
+    bounds = op.scalar(low, "int64"), op.scalar(high, "int64")
+    return scale_to_integers(op, shares, *bounds, dtype)
 
 
 @aten("randint", "randint.generator")
 def randint(op: Context, high: Int, size: Ints, dtype: str | None = None) -> Value:
-    """Integers from 0 to below a bound: others than torch's."""
+    """Integers from 0 to below a bound; not the numbers that torch draws."""
     return _whole(op, "randint", 0, high, size, dtype or "int64")
 
 
 @aten("randint.low", "randint.low_generator")
 def randint_low(op: Context, low: Int, high: Int, size: Ints, dtype: str | None = None) -> Value:
-    """Integers from one bound to below another: others than torch's."""
+    """Integers from low to below high; not the numbers that torch draws."""
     return _whole(op, "randint", low, high, size, dtype or "int64")
 
 
 @aten("randint_like", "randint_like.generator")
 def randint_like(op: Context, self: Value, high: Int, dtype: str | None = None) -> Value:
-    """Integers from 0 to below a bound: others than torch's."""
+    """Integers from 0 to below a bound; not the numbers that torch draws."""
     return _whole(op, "randint_like", 0, high, op.named(self).shape, dtype or self.dtype)
 
 
@@ -103,19 +99,19 @@ def randint_like(op: Context, self: Value, high: Int, dtype: str | None = None) 
 def randint_like_low(
     op: Context, self: Value, low: Int, high: Int, dtype: str | None = None
 ) -> Value:
-    """Integers from one bound to below another: others than torch's."""
+    """Integers from low to below high; not the numbers that torch draws."""
     return _whole(op, "randint_like", low, high, op.named(self).shape, dtype or self.dtype)
 
 
 @aten("randperm", "randperm.generator")
 def randperm(op: Context, n: Int, dtype: str | None = None) -> Value:
-    """Numbers up to a bound in any order: another one than torch's."""
+    """A random permutation of 0 to n - 1; not the one that torch draws."""
     return op.cast(argsort(op, uniform_of(op, "randperm", [n], "float32")), dtype or "int64")
 
 
 @aten("uniform", "uniform_functional")
 def uniform(op: Context, self: Value, from_: Scalar = 0.0, to: Scalar = 1.0) -> Value:
-    """Numbers between two bounds, in the tensor's shape: others than torch's."""
+    """Uniform numbers between two bounds, in the tensor's shape; not those that torch draws."""
     low, high = (_plain(n) for n in (from_, to))
     made = uniform_of(op, "uniform", op.named(self).shape, self.dtype)
     return op.add(op.mul(made, high - low), low)
@@ -123,14 +119,14 @@ def uniform(op: Context, self: Value, from_: Scalar = 0.0, to: Scalar = 1.0) -> 
 
 @aten("normal_functional", "normal")
 def normal_functional(op: Context, self: Value, mean: float = 0.0, std: float = 1.0) -> Value:
-    """Normal numbers about a mean, in the tensor's shape: others than torch's."""
+    """Normal numbers, in the tensor's shape; not the numbers that torch draws."""
     made = normal_of(op, "normal", op.named(self).shape, self.dtype)
     return op.add(op.mul(made, std), mean)
 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal_of_tensors(op: Context, mean: Value | float, std: Value | float = 1.0) -> Value:
-    """Normal numbers, each about a mean of its own: others than torch's."""
+    """Normal numbers of a mean and a deviation each; not the numbers that torch draws."""
     tensors = [x for x in (mean, std) if isinstance(x, Value)]
     like = op.add(*tensors) if len(tensors) == 2 else tensors[0]
     made = normal_of(op, "normal", op.named(like).shape, like.dtype)
@@ -141,13 +137,13 @@ def normal_of_tensors(op: Context, mean: Value | float, std: Value | float = 1.0
 def normal_numbers(
     op: Context, mean: float, std: float, size: Ints, dtype: str | None = None
 ) -> Value:
-    """Normal numbers about a mean: others than torch's."""
+    """Normal numbers; not the numbers that torch draws."""
     return op.add(op.mul(normal_of(op, "normal", size, dtype or DEFAULT), std), mean)
 
 
 @aten("bernoulli", "bernoulli.p", "bernoulli.float", "bernoulli.Tensor")
 def bernoulli(op: Context, self: Value, p: Value | float | None = None) -> Value:
-    """Ones, as often as is said, and zeros: others than torch's."""
+    """Ones with a probability, else zeros; not the numbers that torch draws."""
     x = op.named(self)
     shares = uniform_of(op, "bernoulli", x.shape, "float32")
     if p is None:
@@ -158,7 +154,7 @@ def bernoulli(op: Context, self: Value, p: Value | float | None = None) -> Value
 
 @aten("exponential")
 def exponential(op: Context, self: Value, lambd: float = 1.0) -> Value:
-    """Numbers of an exponential distribution: others than torch's."""
+    """Exponentially distributed numbers; not the numbers that torch draws."""
     shares = uniform_of(op, "exponential", op.named(self).shape, self.dtype)
     rest = op.sub(op.constant(1.0, self.dtype), shares)
     return op.div(op.unary("Neg", op.unary("Log", rest)), lambd)
@@ -166,22 +162,18 @@ def exponential(op: Context, self: Value, lambd: float = 1.0) -> Value:
 
 @aten("multinomial")
 def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = False) -> Value:
-    """Numbers of classes, drawn by their shares: others than torch's."""
+    """Indices of classes drawn by probabilities; not the indices that torch draws."""
     if num_samples != 1 and not replacement:
         raise Unsupported("several draws without replacement")
     x = op.unsqueeze(self, [0]) if self.rank == 1 else self
-    outermost = op._outermost
-    outermost.random[f"multinomial {len(outermost.random)}"] = "multinomial"
-    logs = replace(op.outer(op.unary("Log", op.cast(x, "float32"))), is_constant=False)
-    (made,) = op.node(
-        "Multinomial", [logs], [("int64", (x.shape[0], num_samples))],
-        attributes={"dtype": element_type("int64"), "sample_size": num_samples},
-    )  # fmt: skip
+    record(op, "multinomial")
+    logarithms = op.unary("Log", op.cast(x, "float32"))
+    made = draw_classes(op, logarithms, num_samples, "int64")
     return op.squeeze(made, [0]) if self.rank == 1 else made
 
 
 def dropped(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) -> Value:
-    """Return x with a share of it set to zero, and the rest larger by as much."""
+    """Return x with a share p of it set to zero, and the rest divided by 1 - p."""
     if kind(x.dtype) < 2:
         raise Unsupported("dropout of integers")
     shares = uniform_of(op, what, shape, "float32")

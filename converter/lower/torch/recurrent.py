@@ -1,16 +1,23 @@
-"""Recurrent layers: LSTM, GRU and plain ones, of several layers and both directions.
+"""Recurrent layers: stacked and bidirectional LSTM, GRU and RNN.
 
-torch keeps a layer's gates in another order than ONNX: input, forget, cell, output of an LSTM,
-and reset, update, new of a GRU, whose new gate applies the reset after the product.
+torch keeps weights as cuDNN does: gates of an LSTM are in the order i, f, c, o, of a GRU r, z, h.
 Spec: https://docs.pytorch.org/docs/2.13/nn.html#recurrent-layers
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from converter.lower import dims
-from converter.lower.graph import Attribute
-from converter.lower.scan import scan
+from converter.lower.ops.activation import Activation, relu, tanh
+from converter.lower.ops.recurrent import (
+    CUDNN,
+    Kind,
+    gru_step,
+    lstm_step,
+    run_cudnn_layer,
+    scan_layer,
+    split_gates,
+    stack_layers,
+)
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
@@ -20,75 +27,31 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of layer.
-
-    Attributes:
-        op_type: ONNX's.
-        gates: Which of torch's gates comes first, second, ... in ONNX.
-        attributes: Further ones.
-        states: How many it has.
-    """
-
-    op_type: str
-    gates: tuple[int, ...]
-    attributes: dict[str, Attribute]
-    states: int = 1
-
-
-LSTM = Kind("LSTM", (0, 3, 1, 2), {}, 2)
-GRU = Kind("GRU", (1, 0, 2), {"linear_before_reset": 1})
-
-
-def plain(activation: str, directions: int) -> Kind:
-    """Return the kind of layers of one gate."""
-    return Kind("RNN", (0,), {"activations": [activation] * directions})
-
-
-def _in_order(op: Context, x: Value, kind: Kind) -> Value:
-    """Return a weight or bias with its gates in ONNX's order."""
-    if len(kind.gates) == 1:
-        return x
-    parts = op.split(x, 0, [_whole(x.shape[0]) // len(kind.gates)] * len(kind.gates))
-    return op.concat([parts[i] for i in kind.gates], 0)
-
-
-def _whole(n: object) -> int:
-    if not isinstance(n, int):
-        raise Unsupported("weights of sizes that are not known")
-    return n
-
-
-def _stacked(op: Context, values: Sequence[Value]) -> Value:
-    return op.concat([op.unsqueeze(v, [0]) for v in values], 0)
-
-
 def layers(
     op: Context, x: Value, hidden: Sequence[Value], params: Tensors, kind: Kind, *,
     has_biases: bool, count: int, bidirectional: bool, batch_first: bool,
     lengths: Value | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Return what layers on top of each other yield, and their last states.
+    """Return the outputs of stacked layers, and their last states.
 
     Args:
         op: Builder.
-        x: What the first one is given.
-        hidden: Its states.
+        x: Input of the first layer.
+        hidden: Initial states, [layers * directions, batch, units] each.
         params: Weights, for each layer and direction.
         kind: Of the layers.
         has_biases: Whether there are biases among them.
-        count: Of layers.
-        bidirectional: Whether each goes both ways.
-        batch_first: Whether the batch is the first axis, and not the steps.
-        lengths: Of the sequences; None where they are as long as there are steps.
+        count: Number of layers.
+        bidirectional: Whether each layer has both directions.
+        batch_first: Whether the first axis is the batch rather than the steps.
+        lengths: Of the sequences; all steps by default.
 
     Raises:
-        Unsupported: There are other weights than these need.
+        Unsupported: The number of weights does not fit.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
-    if kind is LSTM and len(params) == (each + 1) * directions * count:
+    if kind.op_type == "LSTM" and len(params) == (each + 1) * directions * count:
         each += 1  # a projection
     if len(params) != each * directions * count:
         raise Unsupported(f"{len(params)} weights of {count} recurrent layers")
@@ -99,23 +62,17 @@ def layers(
         x = op.unsqueeze(x, [1])
         hidden = [op.unsqueeze(h, [1]) for h in hidden]
     x = op.named(x)
-    lasts: list[list[Value]] = [[] for _ in hidden]
-    for layer in range(count):
-        mine = params[layer * directions * each :][: directions * each]
-        sides = [mine[i * each :][:each] for i in range(directions)]
-        states = [
-            h if count == 1 else op.cut(h, 0, layer * directions, (layer + 1) * directions)
-            for h in hidden
-        ]
-        if each % 2:
-            if lengths is not None:
-                raise Unsupported("an LSTM with projections, of packed sequences")
-            x, ends = _projected(op, x, states, sides, has_biases=has_biases)
-        else:
-            x, ends = _layer(op, x, states, sides, kind, lengths, has_biases=has_biases)
-        for last, end in zip(lasts, ends, strict=True):
-            last.append(end)
-    found = [op.concat(last, 0) for last in lasts]
+    sides = [params[i : i + each] for i in range(0, len(params), each)]
+    run: Callable[..., tuple[Value, list[Value]]] = partial(
+        run_cudnn_layer, op, kind=kind, lengths=lengths
+    )
+    if each > 2 + 2 * has_biases:
+        if lengths is not None:
+            raise Unsupported("an LSTM with projections, of packed sequences")
+        run = partial(_projected, op)
+    x, found = stack_layers(op, x, hidden, [
+        partial(run, weights=sides[i : i + directions]) for i in range(0, len(sides), directions)
+    ])  # fmt: skip
     if not has_batch:
         x = op.squeeze(x, [1])
         found = [op.squeeze(v, [1]) for v in found]
@@ -124,67 +81,24 @@ def layers(
     return [x, *found]
 
 
-def _layer(
-    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind,
-    lengths: Value | None, *, has_biases: bool,
-) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Return what one layer yields in both directions, beside each other, and its last states."""
-    weights = _stacked(op, [_in_order(op, side[0], kind) for side in sides])
-    recurrent = _stacked(op, [_in_order(op, side[1], kind) for side in sides])
-    bias = None
-    if has_biases:
-        bias = _stacked(
-            op, [op.concat([_in_order(op, b, kind) for b in side[2:4]], 0) for side in sides]
-        )
-    directions = len(sides)
-    width = _whole(sides[0][1].shape[1])
-    steps, batch = x.shape[0], x.shape[1]
-    attributes: dict[str, Attribute] = {
-        "hidden_size": width, "direction": "bidirectional" if directions == 2 else "forward",
-        **kind.attributes,
-    }  # fmt: skip
-    ends = [(x.dtype, (directions, batch, width))] * kind.states
-    outputs = [(x.dtype, (steps, directions, batch, width)), *ends]
-    ends_at = None if lengths is None else op.cast(lengths, "int32")
-    inputs = [op.outer(x), weights, recurrent, bias, ends_at, *(op.outer(s) for s in states)]
-    made, *last = op.node(kind.op_type, inputs, outputs, attributes=attributes)
-    if directions == 1:
-        return op.squeeze(made, [1]), last
-    turned = made.transposed([0, 2, 1, 3])
-    return op.reshape(turned, (steps, batch, directions * width)), last
-
-
 def _projected(
-    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], *, has_biases: bool
+    op: Context, x: Value, states: Sequence[Value], *, weights: Sequence[Tensors]
 ) -> tuple[Value, list[Value]]:
-    """Return what one LSTM layer yields whose outputs are products of what ONNX's would be."""
-    outputs: list[Value] = []
-    ends: list[list[Value]] = [[], []]
-    for i, side in enumerate(sides):
-        w_ih, w_hh, *rest = side
-        b_ih, b_hh = rest[:2] if has_biases else (None, None)
-        given = linear(op, x, w_ih, b_ih)
+    """Return the outputs and last states of an LSTM layer with projections (proj_size)."""
+    directions = []
+    for w_ih, w_hh, *biases, projection in weights:
+        b_ih, b_hh = biases or (None, None)
 
-        def one(
-            before: list[Value], parts: list[Value], w_hh: Value = w_hh, b_hh: Value | None = b_hh,
-            projection: Value = rest[-1],
-        ) -> tuple[list[Value], list[Value]]:  # fmt: skip
-            gates = op.add(parts[0], linear(op, before[0], w_hh, b_hh))
-            i, f, g, o = _parts(op, gates, 4)
-            kept = op.mul(op.unary("Sigmoid", f), before[1])
-            cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
-            whole = op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell))
-            after = [linear(op, whole, projection), cell]
-            after = [op.shaped(a, b.shape) for a, b in zip(after, before, strict=True)]
-            return after, after[:1]
+        def step(
+            x: Value, before: list[Value], w_hh: Value = w_hh, b_hh: Value | None = b_hh,
+            projection: Value = projection,
+        ) -> list[Value]:  # fmt: skip
+            gates = op.add(x, linear(op, before[0], w_hh, b_hh))
+            whole, cell = lstm_step(op, split_gates(op, gates, 4), before[1])
+            return [linear(op, whole, projection), cell]
 
-        begin = [op.squeeze(op.cut(s, 0, i, i + 1), [0]) for s in states]
-        begin = [op.plain(op.shaped(s, (x.shape[1], s.shape[1]))) for s in begin]
-        last, made = scan(op, one, begin, [op.plain(given)], axis=0, backwards=i == 1)
-        outputs.append(made[0])
-        for end, state in zip(ends, last, strict=True):
-            end.append(op.unsqueeze(state, [0]))
-    return op.concat(outputs, 2), [op.concat(end, 0) for end in ends]
+        directions.append((linear(op, x, w_ih, b_ih), step))
+    return scan_layer(op, directions, states)
 
 
 @aten("lstm.input")
@@ -195,42 +109,30 @@ def lstm(
     """LSTM layers."""
     check(dropout, train=train)
     return layers(
-        op, input, hx, params, LSTM, has_biases=has_biases, count=num_layers,
-        bidirectional=bidirectional, batch_first=batch_first,
-    )  # fmt: skip
-
-
-@aten("gru.input")
-def gru(
-    op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> list[Value]:  # fmt: skip
-    """GRU layers."""
-    check(dropout, train=train)
-    return layers(
-        op, input, [hx], params, GRU, has_biases=has_biases, count=num_layers,
+        op, input, hx, params, CUDNN["lstm"], has_biases=has_biases, count=num_layers,
         bidirectional=bidirectional, batch_first=batch_first,
     )  # fmt: skip
 
 
 @aten(
-    Variant("rnn_tanh.input", "Recurrent layers of one gate, with tanh.", activation="Tanh"),
-    Variant("rnn_relu.input", "Recurrent layers of one gate, with relu.", activation="Relu"),
+    Variant("gru.input", "GRU layers.", mode="gru"),
+    Variant("rnn_tanh.input", "RNN layers, with tanh.", mode="rnn_tanh"),
+    Variant("rnn_relu.input", "RNN layers, with relu.", mode="rnn_relu"),
 )
-def rnn(
+def one_state_layers(
     op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, activation: str,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, mode: str,
 ) -> list[Value]:  # fmt: skip
-    """Layers of a recurrent network of one gate."""
+    """Layers of one state."""
     check(dropout, train=train)
     return layers(
-        op, input, [hx], params, plain(activation, 1 + bidirectional), has_biases=has_biases,
-        count=num_layers, bidirectional=bidirectional, batch_first=batch_first,
+        op, input, [hx], params, CUDNN[mode], has_biases=has_biases, count=num_layers,
+        bidirectional=bidirectional, batch_first=batch_first,
     )  # fmt: skip
 
 
 def check(dropout: float, *, train: bool) -> None:
-    """Raise Unsupported where a program trains."""
+    """Raise Unsupported for dropout in training."""
     if train and dropout:
         raise Unsupported("dropout in training")
 
@@ -245,21 +147,14 @@ def _gates(
     return linear(op, x, w_ih, b_ih), linear(op, h, w_hh, b_hh)
 
 
-def _parts(op: Context, x: Value, count: int) -> list[Value]:
-    part = dims.divided(x.shape[-1], count)
-    return op.split(x, -1, [_whole(part)] * count)
-
-
 @aten("lstm_cell")
 def lstm_cell(
     op: Context, input: Value, hx: Tensors, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
     b_hh: Value | None = None,
 ) -> list[Value]:  # fmt: skip
     """One step of an LSTM."""
-    i, f, g, o = _parts(op, op.add(*_gates(op, input, hx[0], w_ih, w_hh, b_ih, b_hh)), 4)
-    kept = op.mul(op.unary("Sigmoid", f), hx[1])
-    cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
-    return [op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell)), cell]
+    gates = op.add(*_gates(op, input, hx[0], w_ih, w_hh, b_ih, b_hh))
+    return list(lstm_step(op, split_gates(op, gates, 4), hx[1]))
 
 
 @aten("gru_cell")
@@ -269,25 +164,19 @@ def gru_cell(
 ) -> Value:  # fmt: skip
     """One step of a GRU."""
     given, kept = _gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)
-    (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
-    reset, update = (op.unary("Sigmoid", op.add(a, b)) for a, b in ((r, hr), (z, hz)))
-    new = op.unary("Tanh", op.add(n, op.mul(reset, hn)))
-    return op.add(new, op.mul(update, op.sub(hx, new)))
+    (r, z, n), (hr, hz, hn) = split_gates(op, given, 3), split_gates(op, kept, 3)
+    return gru_step(
+        op, op.add(z, hz), op.add(r, hr), n, hx, lambda reset: op.mul(reset, hn)
+    )  # fmt: skip
 
 
-@aten("rnn_tanh_cell")
-def rnn_tanh_cell(
+@aten(
+    Variant("rnn_tanh_cell", "One step of an RNN, with tanh.", function=tanh),
+    Variant("rnn_relu_cell", "One step of an RNN, with relu.", function=relu),
+)
+def rnn_cell(
     op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
-    b_hh: Value | None = None,
+    b_hh: Value | None = None, *, function: Activation,
 ) -> Value:  # fmt: skip
-    """One step of a layer of one gate, with tanh."""
-    return op.unary("Tanh", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
-
-
-@aten("rnn_relu_cell")
-def rnn_relu_cell(
-    op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
-    b_hh: Value | None = None,
-) -> Value:  # fmt: skip
-    """One step of a layer of one gate, with relu."""
-    return op.unary("Relu", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
+    """One step of an RNN."""
+    return function(op, op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))

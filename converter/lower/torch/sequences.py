@@ -8,16 +8,15 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.utils.rnn.pack_padde
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from converter.lower import dims
+from converter.lower.ops.recurrent import CUDNN, Kind
 from converter.lower.table import Variant
 from converter.lower.torch import fused, padding, recurrent
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, ProgramValue, Tensors, integer
-from converter.lower.torch.recurrent import Kind
 from converter.lower.torch.table import Row, aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
@@ -164,33 +163,25 @@ def lstm_data(
     del batch_sizes
     recurrent.check(dropout, train=train)
     return _through(
-        op, data, hx, params, recurrent.LSTM, has_biases=has_biases, count=num_layers,
+        op, data, hx, params, CUDNN["lstm"], has_biases=has_biases, count=num_layers,
         bidirectional=bidirectional,
     )  # fmt: skip
 
 
 @aten(
-    Variant("gru.data", "GRU layers of packed sequences.", kind_of=lambda _: recurrent.GRU),
-    Variant(
-        "rnn_tanh.data",
-        "Layers of one gate, with tanh, of packed sequences.",
-        kind_of=partial(recurrent.plain, "Tanh"),
-    ),
-    Variant(
-        "rnn_relu.data",
-        "Layers of one gate, with relu, of packed sequences.",
-        kind_of=partial(recurrent.plain, "Relu"),
-    ),
+    Variant("gru.data", "GRU layers of packed sequences.", mode="gru"),
+    Variant("rnn_tanh.data", "RNN layers of packed sequences, with tanh.", mode="rnn_tanh"),
+    Variant("rnn_relu.data", "RNN layers of packed sequences, with relu.", mode="rnn_relu"),
 )
 def one_state_data(
     op: Context, data: Value, batch_sizes: Value, hx: Value, params: Tensors, has_biases: bool,
-    num_layers: int, dropout: float, train: bool, bidirectional: bool, *, kind_of: Any,
+    num_layers: int, dropout: float, train: bool, bidirectional: bool, *, mode: str,
 ) -> list[Value]:  # fmt: skip
     """Layers of one state, of packed sequences."""
     del batch_sizes
     recurrent.check(dropout, train=train)
     return _through(
-        op, data, [hx], params, kind_of(1 + bidirectional), has_biases=has_biases,
+        op, data, [hx], params, CUDNN[mode], has_biases=has_biases,
         count=num_layers, bidirectional=bidirectional,
     )  # fmt: skip
 

@@ -104,7 +104,7 @@ OPS = AtenTable(
     "slicing", "pooling", "reductions", "creation", "attention", "indexing", "scattering",
     "padding", "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols",
     "unfold", "fused", "complexes", "fourier", "spectrograms", "matrices", "special", "random",
-    "vision", "quantised", "sequences", "prepacked", "decomposed", "stacking", "losses",
+    "vision", "quantized", "sequences", "prepacked", "decomposed", "stacking", "losses",
     "numerics",
     ),
     is_ignored=IGNORED.__contains__,

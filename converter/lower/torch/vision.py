@@ -1,10 +1,11 @@
-"""Torchvision's own ops: boxes that overlap, regions of images, deformable convolution.
+"""Ops of torchvision: non-maximum suppression, regions of interest, deformable convolution.
 
 Spec: https://github.com/pytorch/vision/tree/v0.24.1/torchvision/csrc/ops/cpu
 """
 
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.nms import suppress
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, windows
 from converter.lower.torch.table import aten
@@ -14,14 +15,9 @@ from converter.lower.values import Value
 
 @aten("torchvision.nms")
 def nms(op: Context, dets: Value, scores: Value, iou_threshold: float) -> Value:
-    """The numbers of boxes that overlap no better one, the best first."""
-    boxes = op.unsqueeze(op.cast(dets, "float32"), [0])
-    inputs = [
-        op.outer(boxes), op.outer(op.unsqueeze(op.cast(scores, "float32"), [0, 1])),
-        op.size(dets, 0), op.constant([iou_threshold], "float32"),
-    ]  # fmt: skip
-    found = op.node("NonMaxSuppression", inputs, [("int64", (None, 3))])[0]
-    return op.named(op.squeeze(op.slice(found, [1], [2], [3]), [1]))
+    """Indices of the boxes kept by non-maximum suppression, by descending score."""
+    iou = op.constant(iou_threshold, "float32")
+    return op.named(suppress(op, dets, scores, op.size(dets, 0), iou))
 
 
 @aten("torchvision.roi_align", "torchvision._roi_align_forward")
@@ -29,7 +25,7 @@ def roi_align(
     op: Context, input: Value, rois: Value, spatial_scale: float, pooled_height: int,
     pooled_width: int, sampling_ratio: int, aligned: bool,
 ) -> Value:  # fmt: skip
-    """Regions of images, made as large as each other by averages of points: [K, C, h, w]."""
+    """Regions of images resized to one size by averages of sampled points: [K, C, h, w]."""
     regions = op.named(rois)
     corners = op.cut(regions, 1, 1, 5)
     which = op.cast(op.squeeze(op.cut(regions, 1, 0, 1), [1]), "int64")
@@ -48,7 +44,7 @@ def roi_pool(
     op: Context, input: Value, rois: Value, spatial_scale: float, pooled_height: int,
     pooled_width: int,
 ) -> list[Value]:  # fmt: skip
-    """The largest elements of parts of regions of images; where they were, only training reads."""
+    """The maxima of the cells of regions of images; their indices are left out."""
     regions = op.named(rois)
     attributes: dict[str, Attribute] = {
         "pooled_shape": [pooled_height, pooled_width],
@@ -65,10 +61,10 @@ def deform_conv2d(
     stride_h: int, stride_w: int, pad_h: int, pad_w: int, dilation_h: int, dilation_w: int,
     groups: int, offset_groups: int, use_mask: bool,
 ) -> Value:  # fmt: skip
-    """Cross-correlation of images, with each element taken from a place that is moved.
+    """Deformable convolution: each element of a window is sampled at an offset.
 
-    DeformConv is of opset 19, and we write 18: the places are sampled, and a convolution of one
-    pixel adds them up.
+    DeformConv is of opset 19, and graphs are of 18: the points are sampled by GridSample, and a
+    convolution of one pixel sums them.
     """
     x = op.named(input)
     kernel = weight.shape[2:]
@@ -90,7 +86,7 @@ def deform_conv2d(
         inside = op.mul(op.range(size, x.dtype), float(spread))
         place = op.add(_across(op, inside, i, rows, columns), _along(op, starts, 3 + i))
         at = op.add(op.squeeze(op.cut(moved, 2, i, i + 1), [2]), op.squeeze(place, [2]))
-        points.append(_normalised(op, at, x.shape[2 + i]))
+        points.append(_normalized(op, at, x.shape[2 + i]))
     grid = op.concat([op.unsqueeze(p, [-1]) for p in reversed(points)], -1)
     flat = dims.mul(batch, offset_groups)
     grid = op.reshape(
@@ -116,18 +112,18 @@ def deform_conv2d(
 
 
 def _across(op: Context, inside: Value, axis: int, rows: int, columns: int) -> Value:
-    """Return places within a window, by the number of the kernel's element: [1, count, 1, 1, 1]."""
+    """Return coordinates within a window by index of the kernel's element: [1, count, 1, 1, 1]."""
     shape = (rows, 1) if axis == 0 else (1, columns)
     wide = op.expand(op.reshape(inside, shape), (rows, columns))
     return op.reshape(wide, (1, rows * columns, 1, 1, 1))
 
 
 def _along(op: Context, places: Value, axis: int) -> Value:
-    """Return places of windows along one of five axes."""
+    """Return coordinates of windows along one of five axes."""
     return op.unsqueeze(places, [i for i in range(5) if i != axis])
 
 
-def _normalised(op: Context, at: Value, n: Dim) -> Value:
-    """Return places, counted in pixels, as GridSample has them: -1 and 1 are the edges."""
+def _normalized(op: Context, at: Value, n: Dim) -> Value:
+    """Return coordinates in pixels as those of GridSample, where -1 and 1 are the edges."""
     count = op.scalar_of(n, at.dtype)
     return op.sub(op.div(op.add(op.mul(at, 2.0), 1.0), count), 1.0)

@@ -22,6 +22,7 @@ CASES = {
     "HardSigmoid": (lambda x: np.clip(x / 6 + 0.1, 0, 1), WIDE),
     "LeakyRelu": (lambda x: np.where(x < 0, 0.7 * x, x), WIDE),
     "Selu": (lambda x: 1.1 * (np.maximum(x, 0) + 0.7 * np.expm1(np.minimum(x, 0))), WIDE),
+    "Softplus": (lambda x: np.logaddexp(0, x), WIDE),
     "Shrink": (lambda x: np.sign(x) * np.where(abs(x) > 0.3, abs(x) - 0.1, 0), WIDE),
     "ThresholdedRelu": (lambda x: np.where(x > 0.7, x, 0), WIDE),
     "Cosh": (np.cosh, WIDE[:403]), "Erf": (np.vectorize(math.erf), WIDE),

@@ -59,7 +59,7 @@ UNREACHED = frozenset((
     "det", "inverse", "bartlett_window",
     # torch.export fails on them (tests/live/torch/test_edge_values.py)
     "cov", "corrcoef", "tensor_split.tensor_indices_or_sections",
-    # test_torch_quantised.py
+    # test_torch_quantized.py
     "dequantize.self", "dequantize.tensor", "int_repr", "q_scale", "q_zero_point",
     "quantize_per_tensor", "quantize_per_tensor.tensor_qparams",
     # test_torch_random.py

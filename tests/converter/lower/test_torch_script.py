@@ -85,7 +85,7 @@ def test_checks_that_are_left_out_are_named(tmp_path):
 
 
 # What torch 2.13 computes with them.
-QUANTISED = {
+QUANTIZED = {
     "1.4": [[-0.5358, 0.07709], [0.47749, -0.1381], [0.71893, -0.37152], [-0.55122, -0.66863]],
     "1.6": [[-1.29116, -0.93464], [0.21901, -0.16376], [0.66145, -0.39032], [0.24976, 0.40482]],
     "1.12": [[-0.32199, -0.03856], [0.71181, -0.45671], [1.55713, -1.38459], [-1.17571, 1.71723]],
@@ -93,14 +93,14 @@ QUANTISED = {
 }
 
 
-@pytest.mark.parametrize("age", QUANTISED)
-def test_packed_quantised_layers_of_every_age(age, tmp_path):
+@pytest.mark.parametrize("age", QUANTIZED)
+def test_packed_quantized_layers_of_every_age(age, tmp_path):
     path = FIXTURES / "torch" / f"torch{age}-quantized-script.pt"
     bundle = torch_script.read(Artifact(path))
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
     x = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)
     (got,) = run(graph, x, weights=bundle.weights)
-    np.testing.assert_allclose(got, QUANTISED[age], atol=2e-5)
+    np.testing.assert_allclose(got, QUANTIZED[age], atol=2e-5)
 
 
 OLD_RESIZE = """class Branches(Module):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
+from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.attention import dot_product
 from converter.lower.keras.convolution import depthwise
 from converter.lower.keras.operations.operands import Axes, all_axes, as_float, known_size, tensor
@@ -17,9 +17,12 @@ from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
 from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
+from converter.lower.known_values import real
+from converter.lower.ops import activation as activations
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.ops.norm import along, standardize
 from converter.lower.ops.pool import pool
+from converter.lower.ops.quantize import fake_quantize
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
@@ -40,9 +43,7 @@ ACTIVATIONS = {
 @operation(
     OPERATIONS,
     *(
-        Variant(
-            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
-        )
+        Variant(name, FUNCTIONS[function].__doc__ or f"{function}(x).", function=function)
         for (name, function) in ACTIVATIONS.items()
     ),
 )
@@ -50,7 +51,7 @@ def activation(op: Builder, x: Any, *, function: str) -> Value:
     """An activation; integers become floating point numbers first."""
     value = tensor(op, x)
     integers = not value.is_float and function not in ("relu", "relu6")
-    return activations.FUNCTIONS[function](op, as_float(op, x) if integers else value)
+    return FUNCTIONS[function](op, as_float(op, x) if integers else value)
 
 
 @operation(OPERATIONS, "ReLU")
@@ -113,7 +114,7 @@ def squareplus(op: Builder, x: Any, *, b: float = 4.0) -> Value:
 @operation(OPERATIONS, "Threshold")
 def threshold_(op: Builder, x: Any, *, threshold: float, default_value: float) -> Value:
     """X beyond the threshold, else the default."""
-    return activations.threshold_function(op, as_float(op, x), threshold, default_value)
+    return activations.threshold(op, as_float(op, x), threshold, default_value)
 
 
 @operation(OPERATIONS, "Softmax")
@@ -125,14 +126,10 @@ def softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
 
 @operation(OPERATIONS, "LogSoftmax")
 def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
-    """X - log(sum(exp(x))) over an axis, or several, or all."""
+    """`x - log(sum(exp(x)))` over an axis, or several, or all."""
     value = as_float(op, x)
-    if isinstance(axis, int):
-        return op.softmax(value, axis, "LogSoftmax")
-    axes = all_axes(value, axis)
-    away = op.sub(value, op.reduce("ReduceMax", value, axes, keepdims=True))
-    whole = op.reduce("ReduceSum", op.unary("Exp", away), axes, keepdims=True)
-    return op.sub(away, op.unary("Log", whole))
+    axes = axis if isinstance(axis, int) else all_axes(value, axis)
+    return activations.log_softmax(op, value, axes)
 
 
 @operation(OPERATIONS, "Sparsemax")
@@ -428,16 +425,15 @@ def fake_quant(
     op: Builder, inputs: Any, min_vals: Any, max_vals: Any, *,
     num_bits: int = 8, narrow_range: bool = False, axis: int | None = None,
 ) -> Value:  # fmt: skip
-    """X as whole steps between two bounds, so many bits of them, that have zero among them."""
+    """Numbers quantized between two bounds and back, in float32; zero is exact."""
     value = as_float(op, inputs)
-    low, high = (tensor(op, n, value.dtype) for n in (min_vals, max_vals))
+    low, high = (tensor(op, n, "float32") for n in (min_vals, max_vals))
     if axis is not None and low.rank:
         low, high = (along(op, value, n, [value.axis(axis)]) for n in (low, high))
-    first, last = float(narrow_range), float(2**num_bits - 1)
-    step = op.div(op.sub(high, low), last - first)
-    start = op.sub(first, op.div(low, step))
-    zero = op.unary("Round", op.clip(start, first, last))
-    least, most = op.mul(op.sub(first, zero), step), op.mul(op.sub(last, zero), step)
-    held = op.elementwise("Min", op.elementwise("Max", value, least), most)
-    count = op.unary("Floor", op.add(op.div(op.sub(held, least), step), 0.5))
-    return op.add(op.mul(count, step), least)
+    elif low.rank:
+        low, high = (op.reshape(n, ()) for n in (low, high))
+    made = fake_quantize(
+        op, op.cast(value, "float32"), real(op, low), real(op, high), num_bits,
+        narrow_range=narrow_range,
+    )  # fmt: skip
+    return op.cast(made, value.dtype)

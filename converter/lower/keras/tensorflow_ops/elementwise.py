@@ -3,12 +3,12 @@
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras import activations
 from converter.lower.keras.operations import elementwise as e
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import TF_FUNCTIONS, operation
 from converter.lower.keras.tensorflow_ops.operands import as_list, same_dtype
 from converter.lower.keras.tensorflow_rows import call_op
+from converter.lower.ops import activation
 from converter.lower.table import Variant
 from converter.lower.values import Value
 
@@ -138,7 +138,7 @@ def where(op: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
 @operation(TF_FUNCTIONS, "log_sigmoid")
 def log_sigmoid(op: Builder, x: Any) -> Value:
     """log(sigmoid(x))."""
-    return activations.FUNCTIONS["log_sigmoid"](op, tensor(op, x))
+    return activation.log_sigmoid(op, tensor(op, x))
 
 
 @operation(TF_FUNCTIONS, "leaky_relu")
@@ -150,7 +150,7 @@ def leaky_relu(op: Builder, features: Any, alpha: float = 0.2) -> Value:
 @operation(TF_FUNCTIONS, "gelu")
 def gelu(op: Builder, features: Any, approximate: bool = False) -> Value:
     """X * P(X <= x) for a normal X, exactly or by tanh."""
-    return activations.gelu(op, tensor(op, features), approximate)
+    return activation.gelu(op, tensor(op, features), approximate)
 
 
 @operation(TF_FUNCTIONS, "silu")

@@ -151,7 +151,7 @@ def _with_outputs(interpreter: ScriptInterpreter, made: ProgramValue, returns: s
     for name, operand in outputs:
         value = operand.read() if isinstance(operand, Reference) else _number(op, operand)
         if isinstance(value, Compound):
-            raise UnsupportedError("not supported: an output of complex or quantised numbers")
+            raise UnsupportedError("not supported: an output of complex or quantized numbers")
         while name in used:
             name += "_out"
         used.add(name)

@@ -113,7 +113,7 @@ def _called(
     if plain in LISTS and _is_of_lists(plain, args):
         return LISTS[plain](interpreter, *args, **kwargs)
     if name in ("quantized_lstm", "quantized_gru"):
-        import converter.lower.torch.script.quantised  # noqa: F401 - rare: entered late, for start-up speed
+        import converter.lower.torch.script.quantized  # noqa: F401 - rare: entered late, for start-up speed
     if name in SPECIAL:
         return SPECIAL[name](interpreter, *args, **kwargs)
     if name == "isinstance":

@@ -1,17 +1,19 @@
-"""Quantized layers: between a rounding of what they are given and one of what they yield.
+"""Quantized layers: float layers between DequantizeLinear and QuantizeLinear.
 
-torch adds integers up, and rounds their sum; the graph adds the numbers that they stand for up. The
-same integer comes out of both, or the next one where a sum lies half-way between two.
+torch sums integers and rounds the sum; the graph sums the numbers that they stand for. Results are
+equal, or differ by one integer where a sum lies half-way between two.
 Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native/quantized
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from converter.lower.ops import activation
+from converter.lower.ops.quantize import extremes_with_zero
 from converter.lower.table import Variant
-from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, convolve_transposed
 from converter.lower.torch.linear import linear
@@ -20,11 +22,11 @@ from converter.lower.torch.program_values import Ints, ProgramValue, Scalar, Ten
 from converter.lower.torch.quantized_tensors import (
     BOUNDS,
     Packed,
-    Quantised,
+    QuantizedTensor,
     integers,
     numbers,
     of_numbers,
-    quantised,
+    quantize,
 )
 from converter.lower.torch.table import Row, aten
 from converter.lower.unsupported import Unsupported
@@ -32,7 +34,7 @@ from converter.lower.values import Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What yields numbers that the tensor has, or zero: they are at the same distances.
+# Ops whose results are elements of the tensor, or zero: scale and zero point stay.
 KEEPING = frozenset((
     "alias", "chunk", "clone", "contiguous", "detach", "dropout", "expand", "feature_dropout",
     "flatten", "flip", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow",
@@ -41,12 +43,12 @@ KEEPING = frozenset((
     "unflatten", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "view",
     "adaptive_max_pool2d", "quantized_max_pool2d", "native_channel_shuffle",
 ))  # fmt: skip
-# What yields others, rounded to those distances.
+# Ops whose results are requantized by the scale and zero point of the tensor.
 ROUNDED = frozenset((
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "mean", "upsample_bilinear2d", "upsample_linear1d", "leaky_relu", "elu",
 ))  # fmt: skip
-# What yields numbers between bounds that are known: their scale and zero, as torch has them.
+# Ops whose results have known bounds: their scale and zero point in torch.
 BOUNDED = {
     "sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128),
 }  # fmt: skip
@@ -54,7 +56,7 @@ OWN: dict[str, Callable[..., Any]] = {}
 
 
 def own(*names: str) -> Callable[[F], F]:
-    """Enter what ops do with quantized tensors that is neither of these."""
+    """Enter the handlers of other ops for quantized tensors."""
 
     def enter(function: F) -> F:
         for name in names:
@@ -65,39 +67,39 @@ def own(*names: str) -> Callable[[F], F]:
 
 
 def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramValue:
-    """Return what an op yields, of which any argument is quantized.
+    """Return the result of an op with a quantized argument.
 
     Raises:
-        Unsupported: We do not have it for quantized tensors.
+        Unsupported: The op has no form for quantized tensors.
     """
     base = row.name.partition(".")[0]
     if base == "quantized":
         return row.handler(op, **given)
     if base in OWN:
         return OWN[base](op, **given)
-    x = next(one for one in given.values() if isinstance(one, Quantised | list | tuple))
-    if not isinstance(x, Quantised):
+    x = next(one for one in given.values() if isinstance(one, QuantizedTensor | list | tuple))
+    if not isinstance(x, QuantizedTensor):
         raise Unsupported(OF_COMPOUNDS)
     plain = {name: numbers(one) if isinstance(one, Value) else one for name, one in given.items()}
     if base in KEEPING:
         return _again(x, row.handler(op, **plain))
     if base in ROUNDED:
-        return _requantised(op, row.handler(op, **plain), x)
+        return _requantized(op, row.handler(op, **plain), x)
     if base in BOUNDED and x.dtype == "quint8":
-        return quantised(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
+        return quantize(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
     raise Unsupported(OF_COMPOUNDS)
 
 
-def _again(x: Quantised, made: ProgramValue) -> ProgramValue:
+def _again(x: QuantizedTensor, made: ProgramValue) -> ProgramValue:
     if isinstance(made, list):
         return [_again(x, one) if isinstance(one, Value) and one.is_float else one for one in made]
     return x.moved(made)
 
 
-def _requantised(op: Context, made: ProgramValue, like: Quantised) -> Quantised:
+def _requantized(op: Context, made: ProgramValue, like: QuantizedTensor) -> QuantizedTensor:
     if not isinstance(made, Value) or not like.scale:
         raise Unsupported(OF_COMPOUNDS)
-    return quantised(op, made, like.scale, like.zero_point, like.dtype)
+    return quantize(op, made, like.scale, like.zero_point, like.dtype)
 
 
 # -- in and out ------------------------------------------------------------------------------------
@@ -107,25 +109,25 @@ def _requantised(op: Context, made: ProgramValue, like: Quantised) -> Quantised:
 def quantize_per_tensor(
     op: Context, self: Value, scale: float, zero_point: int, dtype: str
 ) -> Value:
-    """The nearest of numbers at equal distances."""
-    return quantised(op, self, scale, zero_point, dtype)
+    """Numbers quantized by a scale and a zero point."""
+    return quantize(op, self, scale, zero_point, dtype)
 
 
 @aten("quantize_per_tensor.tensor_qparams")
 def quantize_by_tensors(
     op: Context, self: Value, scale: Value, zero_point: Value, dtype: str
 ) -> Value:
-    """The nearest of numbers at equal distances, which tensors say."""
+    """Numbers quantized by a scale and a zero point that are tensors."""
     known = [op.array(x) for x in (scale, zero_point)]
     if known[0] is None or known[1] is None:
         raise Unsupported("a scale that is computed from the inputs")
-    return quantised(op, self, float(known[0].item()), int(known[1].item()), dtype)
+    return quantize(op, self, float(known[0].item()), int(known[1].item()), dtype)
 
 
 @own("dequantize")
 @aten("dequantize.self", "dequantize.tensor")
 def dequantize(op: Context, self: Value) -> Value:
-    """The numbers that a quantized tensor stands for."""
+    """The numbers of a quantized tensor."""
     del op
     return numbers(self)
 
@@ -134,17 +136,17 @@ def dequantize(op: Context, self: Value) -> Value:
 @aten("int_repr")
 def int_repr(op: Context, self: Value) -> Value:
     """The integers of a quantized tensor."""
-    if not isinstance(self, Quantised):
-        raise Unsupported("integers of what is not quantised")
+    if not isinstance(self, QuantizedTensor):
+        raise Unsupported("integers of what is not quantized")
     return integers(op, self)
 
 
 @own("q_scale")
 @aten("q_scale")
 def q_scale(op: Context, self: Value) -> float:
-    """The distance between two numbers of a quantized tensor."""
+    """The scale of a quantized tensor."""
     del op
-    if not isinstance(self, Quantised) or not self.scale:
+    if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the scale of what has none, or several")
     return self.scale
 
@@ -152,25 +154,25 @@ def q_scale(op: Context, self: Value) -> float:
 @own("q_zero_point")
 @aten("q_zero_point")
 def q_zero_point(op: Context, self: Value) -> int:
-    """The integer that stands for zero in a quantized tensor."""
+    """The zero point of a quantized tensor."""
     del op
-    if not isinstance(self, Quantised) or not self.scale:
+    if not isinstance(self, QuantizedTensor) or not self.scale:
         raise Unsupported("the zero of what has none, or several")
     return self.zero_point
 
 
 @own("clamp", "hardtanh", "clip")
 def _clamped(
-    op: Context, self: Quantised, min: Scalar | None = None, max: Scalar | None = None,
+    op: Context, self: QuantizedTensor, min: Scalar | None = None, max: Scalar | None = None,
     min_val: Scalar = -1, max_val: Scalar = 1,
 ) -> Value:  # fmt: skip
-    """Hold between bounds that are rounded as the numbers are."""
+    """Clamp to bounds that are quantized like the tensor."""
     given = (min_val, max_val) if min is None and max is None else (min, max)
     bounds = [None if n is None else _nearest(self, n) for n in given]
     return self.moved(op.clip(self.real, *bounds))
 
 
-def _nearest(x: Quantised, number: Scalar) -> float:
+def _nearest(x: QuantizedTensor, number: Scalar) -> float:
     if not isinstance(number, int | float) or x.dtype not in BOUNDS or not x.scale:
         raise Unsupported("a bound that is computed from the inputs")
     low, high = BOUNDS[x.dtype]
@@ -183,7 +185,8 @@ RANKS = (1, 2, 3)
 # -- layers ----------------------------------------------------------------------------------------
 
 
-def _packed(value: ProgramValue) -> Packed:
+def packed_weights(value: ProgramValue) -> Packed:
+    """Return the weights of a layer that a program packed."""
     if not isinstance(value, Packed):
         raise Unsupported("weights that are not packed")
     return value
@@ -192,20 +195,20 @@ def _packed(value: ProgramValue) -> Packed:
 @aten(
     Variant("quantized.linear", rectified=False), Variant("quantized.linear_relu", rectified=True)
 )
-def quantised_linear(
+def quantized_linear(
     op: Context, x: Value, weights: ProgramValue, scale: float, zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantized product with weights; with `relu`, what is above zero of it."""
-    packed = _packed(weights)
+    """A quantized Linear, with `relu` where the name has it."""
+    packed = packed_weights(weights)
     made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
-    if rectified:
-        made = activations.relu(op, made)
-    return quantised(op, made, scale, zero_point, "quint8")
+    made = activation.relu(op, made) if rectified else made
+    return quantize(op, made, scale, zero_point, "quint8")
 
 
-def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
+def convolve_packed(op: Context, x: Value, packed: Packed, rank: int) -> Value:
+    """Return a convolution or a transposed one, in float32."""
     x, weight = numbers(x), numbers(packed.weight)
-    if weight.rank != rank + 2:  # torch keeps kernels of one axis as those of two
+    if weight.rank != rank + 2:  # torch stores 1-d kernels as 2-d ones
         weight = op.squeeze(weight, [2])
     spaced = {"stride": packed.stride[-rank:], "dilation": packed.dilation[-rank:],
               "padding": packed.padding[-rank:], "groups": packed.groups, "rank": rank}  # fmt: skip
@@ -230,25 +233,24 @@ def convolution(
     rank: int,
     rectified: bool,
 ) -> Value:
-    """A quantized convolution; with `relu`, what is above zero of it."""
-    made = _convolved(op, qx, _packed(packed_weight), rank)
-    if rectified:
-        made = activations.relu(op, made)
-    return quantised(op, made, output_scale, output_zero_point, "quint8")
+    """A quantized convolution, with `relu` where the name has it."""
+    made = convolve_packed(op, qx, packed_weights(packed_weight), rank)
+    made = activation.relu(op, made) if rectified else made
+    return quantize(op, made, output_scale, output_zero_point, "quint8")
 
 
 @aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
 def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Packed:
-    """Weights as a quantized product takes them."""
+    """The weights of a quantized Linear, packed."""
     del op
     return Packed(weight, bias)
 
 
 @aten("quantized.linear_unpack", "quantized.linear_unpack_fp16")
 def linear_unpack(op: Context, weights: ProgramValue) -> list[ProgramValue]:
-    """The weights of a quantized product, and its bias."""
+    """The weight and the bias of a quantized Linear."""
     del op
-    packed = _packed(weights)
+    packed = packed_weights(weights)
     return [packed.weight, packed.bias]
 
 
@@ -264,7 +266,7 @@ def prepack(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints, dilation: Ints,
     groups: int,
 ) -> Packed:  # fmt: skip
-    """Weights of a convolution, as its op takes them."""
+    """The weights of a convolution, packed."""
     del op
     steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
     return Packed(weight, bias, steps, around, spaces, groups=groups)
@@ -275,11 +277,9 @@ def prepack_transposed(
     op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
     output_padding: Ints, dilation: Ints, groups: int,
 ) -> Packed:  # fmt: skip
-    """Weights of a transposed convolution, as its op takes them."""
-    del op
-    steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
-    more = _known(output_padding)
-    return Packed(weight, bias, steps, around, spaces, more, groups, transposed=True)
+    """The weights of a transposed convolution, packed."""
+    layer = prepack(op, weight, bias, stride, padding, dilation, groups)
+    return replace(layer, output_padding=_known(output_padding), transposed=True)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -295,27 +295,26 @@ def combine(
     op: Context, qa: Value, qb: Value, scale: float, zero_point: int, *, op_type: str,
     rectified: bool,
 ) -> Value:  # fmt: skip
-    """Two quantized tensors, element by element; with `relu`, what is above zero."""
+    """Sum or product of quantized tensors, with `relu` where the name has it."""
     made = op.elementwise(op_type, numbers(qa), numbers(qb))
-    if rectified:
-        made = activations.relu(op, made)
-    return quantised(op, made, scale, zero_point, qa.dtype)
+    made = activation.relu(op, made) if rectified else made
+    return quantize(op, made, scale, zero_point, qa.dtype)
 
 
 @aten("quantized.mul_scalar", "quantized.mul.Scalar")
 def mul_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantized tensor times a number: the same integers, at other distances."""
-    if not isinstance(qa, Quantised) or not b > 0:
-        raise Unsupported(f"a quantised tensor times {b!r:.40}")
+    """A quantized tensor times a number: the same integers with another scale."""
+    if not isinstance(qa, QuantizedTensor) or not b > 0:
+        raise Unsupported(f"a quantized tensor times {b!r:.40}")
     real = op.mul(qa.real, float(b))
     return of_numbers(real, qa.scale * b, qa.zero_point, qa.dtype)
 
 
 @aten("quantized.add_scalar", "quantized.add.Scalar")
 def add_scalar(op: Context, qa: Value, b: float) -> Value:
-    """A quantized tensor and a number: the same integers, about another zero."""
-    if not isinstance(qa, Quantised) or not qa.scale:
-        raise Unsupported(f"a quantised tensor and {b!r:.40}")
+    """A quantized tensor plus a number: the same integers with another zero point."""
+    if not isinstance(qa, QuantizedTensor) or not qa.scale:
+        raise Unsupported(f"a quantized tensor and {b!r:.40}")
     steps = round(b / qa.scale)
     low, high = BOUNDS[qa.dtype]
     if not low <= qa.zero_point - steps <= high:
@@ -328,14 +327,14 @@ def add_scalar(op: Context, qa: Value, b: float) -> Value:
 def cat(
     op: Context, qx: Tensors, dim: int, scale: float | None = None, zero_point: int | None = None
 ) -> Value:
-    """Quantized tensors one after another."""
+    """Quantized tensors concatenated."""
     first = qx[0]
-    if not isinstance(first, Quantised):
-        raise Unsupported("tensors that are not quantised")
+    if not isinstance(first, QuantizedTensor):
+        raise Unsupported("tensors that are not quantized")
     made = op.concat([numbers(x) for x in qx], dim)
     if scale is None or zero_point is None:
         scale, zero_point = first.scale, first.zero_point
-    return quantised(op, made, scale, zero_point, first.dtype)
+    return quantize(op, made, scale, zero_point, first.dtype)
 
 
 @own("cat")
@@ -344,15 +343,15 @@ def _cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
 
 
 @aten(
-    Variant("quantized.hardswish", function=lambda op, x: activations.hardswish(op, x)),
-    Variant("quantized.sigmoid", function=lambda op, x: op.unary("Sigmoid", x)),
+    Variant("quantized.hardswish", function=activation.hard_silu),
+    Variant("quantized.sigmoid", function=activation.sigmoid),
 )
-def activation(
+def apply_activation(
     op: Context, qx: Value, output_scale: float, output_zero_point: int, *,
     function: Callable[[Context, Value], Value],
 ) -> Value:  # fmt: skip
     """An activation of a quantized tensor."""
-    return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
+    return quantize(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
 
 
 @aten("quantized.leaky_relu")
@@ -360,18 +359,18 @@ def leaky_relu(
     op: Context, qx: Value, negative_slope: float, inplace: bool, output_scale: float,
     output_zero_point: int,
 ) -> Value:  # fmt: skip
-    """X of a quantized tensor, and a share of it below zero."""
+    """Leaky ReLU of a quantized tensor."""
     del inplace
-    made = op.unary("LeakyRelu", numbers(qx), alpha=float(negative_slope))
-    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+    made = activation.leaky_relu(op, numbers(qx), negative_slope)
+    return quantize(op, made, output_scale, output_zero_point, qx.dtype)
 
 
 @aten("quantized.relu6")
 def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
-    """X of a quantized tensor, between zero and six."""
+    """min(max(x, 0), 6) of a quantized tensor."""
     del inplace
-    if not isinstance(qx, Quantised):
-        raise Unsupported("a tensor that is not quantised")
+    if not isinstance(qx, QuantizedTensor):
+        raise Unsupported("a tensor that is not quantized")
     return _clamped(op, qx, 0.0, 6.0)
 
 
@@ -381,26 +380,19 @@ def _relu6(op: Context, self: Value) -> Value:
 
 
 @aten(
-    Variant("quantized.batch_norm", rectified=False),
-    Variant("quantized.batch_norm1d", rectified=False),
-    Variant("quantized.batch_norm2d", rectified=False),
-    Variant("quantized.batch_norm3d", rectified=False),
-    Variant("quantized.batch_norm_relu", rectified=True),
-    Variant("quantized.batch_norm1d_relu", rectified=True),
-    Variant("quantized.batch_norm2d_relu", rectified=True),
-    Variant("quantized.batch_norm3d_relu", rectified=True),
+    *(Variant(f"quantized.batch_norm{n}", rectified=False) for n in ("", "1d", "2d", "3d")),
+    *(Variant(f"quantized.batch_norm{n}_relu", rectified=True) for n in ("", "1d", "2d", "3d")),
 )
 def normalization(
     op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
     eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A quantized normalization of channels; with `relu`, what is above zero of it."""
+    """Quantized batch normalization, with `relu` where the name has it."""
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )
-    if rectified:
-        made = activations.relu(op, made)
-    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+    made = activation.relu(op, made) if rectified else made
+    return quantize(op, made, output_scale, output_zero_point, qx.dtype)
 
 
 # -- of numbers that are rounded as they come ------------------------------------------------------
@@ -409,34 +401,30 @@ SMALLEST_SCALE = 6.1e-5
 
 
 def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
-    """Return numbers rounded to 256 or 128 of equal distances, between the least and the largest.
+    """Return numbers quantized to 256 or 128 levels of their own range, and back.
 
     Args:
         op: Builder.
         x: The numbers.
-        fewer: Whether half of the integers are left out, for processors that add up in 16 bits.
+        fewer: Whether there are 128 levels (reduce_range), for processors that sum in 16 bits.
     """
     op._outermost.rounded = True
     most = 127.0 if fewer else 255.0
-    zero = op.constant(0.0, "float32")
-    flat = op.outer(op.cast(x, "float32"))
-    ends = [
-        op.elementwise(pick, op.node(f"Reduce{pick}", [flat], [("float32", ())],
-                                     attributes={"keepdims": 0})[0], zero)
-        for pick in ("Min", "Max")
-    ]  # fmt: skip
-    scale = op.div(op.sub(ends[1], ends[0]), most)
-    none = op.elementwise("Equal", scale, zero)
-    scale = op.where(none, op.constant(0.1, "float32"), scale)
-    middle = op.unary("Round", op.div(op.unary("Neg", ends[0]), scale))
+    low, high = extremes_with_zero(op, x)
+    scale = op.div(op.sub(high, low), most)
+    none = op.elementwise("Equal", scale, 0.0)
+    scale = op.where(none, 0.1, scale)
+    middle = op.unary("Round", op.div(op.unary("Neg", low), scale))
     middle = op.clip(middle, 0.0, most)
-    steps = op.add(op.unary("Round", op.mul(flat, op.unary("Reciprocal", scale))), middle)
+    steps = op.add(
+        op.unary("Round", op.mul(op.cast(x, "float32"), op.unary("Reciprocal", scale))), middle
+    )
     return op.mul(op.sub(op.clip(steps, 0.0, most), middle), scale)
 
 
 def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
-    """Return a product of numbers that are rounded as they come with quantized weights."""
-    if not isinstance(packed.weight, Quantised):
+    """Return a Linear with quantized weights, of inputs that are quantized dynamically."""
+    if not isinstance(packed.weight, QuantizedTensor):
         return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
     return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
 
@@ -445,17 +433,17 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
     Variant("quantized.linear_dynamic", rectified=False),
     Variant("quantized.linear_relu_dynamic", rectified=True),
 )
-def dynamic_linear_of_packed(
+def dynamic_linear_ofpacked_weights(
     op: Context, x: Value, weights: ProgramValue, reduce_range: bool = False, *, rectified: bool,
 ) -> Value:  # fmt: skip
-    """A product with quantized weights; with `relu`, what is above zero of it."""
-    made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
-    return activations.relu(op, made) if rectified else made
+    """A dynamically quantized Linear, with `relu` where the name has it."""
+    made = dynamic_linear(op, x, packed_weights(weights), fewer=reduce_range)
+    return activation.relu(op, made) if rectified else made
 
 
 @aten("quantized.linear_dynamic_fp16")
 def linear_dynamic_fp16(op: Context, x: Value, weights: ProgramValue) -> Value:
-    """A product with weights that were stored with less precision."""
-    packed = _packed(weights)
+    """A Linear with weights stored in float16."""
+    packed = packed_weights(weights)
     half = op.cast(op.cast(numbers(packed.weight), "float16"), "float32")
     return linear(op, x, half, packed.bias)

@@ -1,4 +1,4 @@
-"""Quantised TorchScript archives: our graph computes what torch does, within a quantum."""
+"""Quantized TorchScript archives: our graph computes what torch does, within a quantum."""
 
 import io
 import zipfile
@@ -20,7 +20,7 @@ from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError
 from formats.torch import script as torch_script
 
-ARCHIVE = ROOT / "fixtures" / "torch_quantised" / "programs.zip"
+ARCHIVE = ROOT / "fixtures" / "torch_quantized" / "programs.zip"
 with zipfile.ZipFile(ARCHIVE) as held:
     NAMES = [name.removesuffix(".pt") for name in held.namelist() if name.endswith(".pt")]
 
@@ -94,17 +94,17 @@ def test_a_scale_that_a_tensor_says(op):
 @pytest.mark.parametrize(
     ("name", "args"), [("aten.exp", ()), ("aten.add.Tensor", (1,)), ("aten.sort", ())]
 )
-def test_what_is_not_known_of_quantised_tensors_is_a_gap(op, name, args):
+def test_what_is_not_known_of_quantized_tensors_is_a_gap(op, name, args):
     x = Reference.to(op.input("x", "float32", (3,)))
     q = calls.call(op, "aten.quantize_per_tensor.default", [x, 0.25, 3, 13])
-    with pytest.raises(Unsupported, match="quantised"):
+    with pytest.raises(Unsupported, match="quantized"):
         calls.call(op, name, [q, *args])
 
 
 def test_a_scale_that_is_none_is_a_gap(op):
     x = Reference.to(op.input("x", "float32", (3,)))
     for scale, zero in ((0.0, 3), (-1.0, 3), (1.0, 300)):
-        with pytest.raises(Unsupported, match="quantised by"):
+        with pytest.raises(Unsupported, match="quantized by"):
             calls.call(op, "aten.quantize_per_tensor.default", [x, scale, zero, 13])
 
 
