@@ -11,6 +11,7 @@ To add an operation, as `hypot` was added:
 2. a line in the table of each front end that has it: ``("Hypot", hypot, ("float",))`` in
    keras/operations/elementwise.py, a handler of three lines under ``@aten("hypot")`` in
    torch/elementwise.py;
-3. a row in tests/converter/lower/ops/test_one_meaning.py: inputs with zeros, infinities and NaN, a
-   reference in NumPy, and how each front end spells it; no framework is needed.
+3. a row in tests/converter/lower/ops/, in the test of its family or test_one_meaning.py: inputs
+   with zeros, infinities and NaN, a reference in NumPy, and how each front end spells it; no
+   framework is needed.
 """

@@ -131,7 +131,8 @@ def softplus(op: Builder, x: Value, beta: float = 1.0, threshold: float = inf) -
     scaled = x if beta == 1 else op.mul(x, beta)
     result = op.unary("Softplus", scaled)
     result = result if beta == 1 else op.div(result, beta)
-    if threshold >= 20:  # there the two differ by less than a float32 holds
+    # Beyond 20 no float32 tells the two apart.
+    if threshold == inf or (threshold >= 20 and x.dtype != "float64"):
         return result
     return op.where(op.elementwise("Greater", scaled, threshold), x, result)
 

@@ -94,7 +94,7 @@ def test_a_scale_that_a_tensor_says(op):
 @pytest.mark.parametrize(
     ("name", "args"), [("aten.exp", ()), ("aten.add.Tensor", (1,)), ("aten.sort", ())]
 )
-def test_what_is_not_known_of_quantized_tensors_is_a_gap(op, name, args):
+def test_what_is_not_known_of_quantized_tensors_is_not_supported(op, name, args):
     x = Reference.to(op.input("x", "float32", (3,)))
     q = calls.call(op, "aten.quantize_per_tensor.default", [x, 0.25, 3, 13])
     with pytest.raises(Unsupported, match="quantized"):
