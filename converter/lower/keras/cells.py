@@ -227,7 +227,7 @@ def _native(
         width = bias.shape[-1]
         bias = reorder_gates(op, bias, -1, op_type, order)
         if bias.rank == 1:  # of the input's product alone
-            bias = op.pad(bias, [0], [static(width)])
+            bias = op.concat([bias, op.constant([0] * static(width), bias.dtype)], 0)
         else:
             bias = op.reshape(bias, (2 * static(width),))
     return Native(op_type, Weights(kernel, recurrent, bias), found, attributes)

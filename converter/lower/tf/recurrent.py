@@ -156,7 +156,8 @@ def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
     shift = np.zeros((4, units), "float32")
     shift[block.order[2]] = block.forget_bias
     bias = op.add(block.b, op.constant(shift.reshape(-1)))
-    bias = op.pad(reorder_gates(op, bias, 0, "LSTM", order), [0], [4 * units])
+    zeros = op.constant(np.zeros(4 * units, "float32"))
+    bias = op.concat([reorder_gates(op, bias, 0, "LSTM", order), zeros], 0)
     peepholes = None
     if block.peepholes:
         i_part, f_part, o_part = block.peepholes
