@@ -108,7 +108,7 @@ LAYERS = OpTable(
 )  # fmt: skip
 # Classes of keras.ops, many of which are named as layers are.
 OPERATIONS = _operations(*(f"operations.{family}" for family in (
-    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
+    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "images",
     "signals", "linalg",
 )))  # fmt: skip
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))

@@ -106,9 +106,8 @@ class KerasSource:
         if not isinstance(content, Mapping) or not is_model(content):
             return {}
         found = inputs.find_hints(model_of(self.bundle), vocabulary(self.bundle))
-        return found | {
-            name: Hint(**fields) for name, fields in encoded_hints.fields(self.graph.encoded)
-        }
+        hashed = [] if self.graph is None else self.graph.encoded
+        return found | {name: Hint(**fields) for name, fields in encoded_hints.fields(hashed)}
 
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU

@@ -7,8 +7,8 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.keras import activations
 from converter.lower.keras.convolution import convolve_transposed, depthwise
+from converter.lower.keras.operations import images as pic
 from converter.lower.keras.operations import nn
-from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
