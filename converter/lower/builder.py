@@ -15,6 +15,7 @@ import numpy as np
 from converter.lower import legalize
 from converter.lower.double import FORMS
 from converter.lower.graph import Attribute, Dim, Graph, Node, Shape, Spec, Weight
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Permutation, Value, broadcast, identity, inverse, without
 from formats.core.weights import Tensor, numpy_dtype
 
@@ -89,6 +90,24 @@ class Builder:
         self.graph.specs[name] = Spec(dtype, shape)
         self._counts.setdefault(name, 1)
         return Value(name, dtype, shape, identity(len(shape)))
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether what is built is no part of a loop or a branch."""
+        return self.graph is self._outermost
+
+    def late_input(self, name: str, dtype: str, shape: Shape) -> str:
+        """Add an input to the graph as a whole, wherever what is built stands; return its name.
+
+        Raises:
+            Unsupported: ONNX has no such dtype.
+        """
+        if dtype not in ELEMENT_TYPES:
+            raise Unsupported(f"an input of dtype {dtype!r}")
+        found = self._fresh(name)
+        self._outermost.inputs.append(found)
+        self._outermost.specs[found] = self.graph.specs[found] = Spec(dtype, shape)
+        return found
 
     def output(self, value: Value, name: str) -> None:
         """Make a value an output of the graph under a name of its own."""

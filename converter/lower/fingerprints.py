@@ -1,24 +1,24 @@
-"""FarmHash's Fingerprint64, by which TensorFlow puts strings into buckets.
+"""FarmHash's Fingerprint64, the hash that puts strings into buckets in TensorFlow.
 
 Source: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
 (farmhashna::Hash64; bytes are little-endian)
 """
 
-LONGEST = 32  # bytes of a text
+LONGEST = 32  # bytes of a string
 MASK = (1 << 64) - 1
 K0, K1, K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 
 
 def fingerprint(text: bytes) -> int:
-    """Return the fingerprint of a text.
+    """Return the fingerprint of the bytes of a string.
 
     Raises:
-        ValueError: It is longer than 32 bytes.
+        ValueError: The string is longer than 32 bytes.
     """
     n = len(text)
     factor = K2 + 2 * n
     if n > LONGEST:
-        raise ValueError(f"a fingerprint of {n} bytes")
+        raise ValueError(f"a string of {n} bytes, of at most {LONGEST} that are supported")
     if n > 16:
         a, b = _word(text, 0) * K1 & MASK, _word(text, 8)
         c, d = _word(text, n - 8) * factor & MASK, _word(text, n - 16) * K2 & MASK

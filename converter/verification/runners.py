@@ -45,12 +45,17 @@ VALUES_PER_SESSION = 64  # values that one session returns; it bounds memory
 
 @dataclass(frozen=True, slots=True)
 class PreparedInputs:
-    """Inputs as files that child processes read; cases are all alternatives, in groups."""
+    """Inputs as files that child processes read; cases are all alternatives, in groups.
+
+    Attributes:
+        prefix: Prefix of the files.
+    """
 
     folder: Path
     names: tuple[str, ...]
     cases: tuple[Case, ...]
     groups: tuple[tuple[int, ...], ...]
+    prefix: str = "in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +212,7 @@ def run_keras(
             "framework": framework,
             "source": str(linked),
             "inputs": prepared.names,
+            "prefix": prepared.prefix,
             "cases": prepared.groups,
             "layers": list(layers),
             "flipped": list(flipped),

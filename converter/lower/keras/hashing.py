@@ -1,12 +1,15 @@
-"""Features in bins by their hashes.
+"""Hashing and HashedCrossing: categories as bins of their hashes.
 
+Strings are hashed outside the graph (`hashed_strings`); integers are hashed in it (`ops.hashing`).
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/preprocessing (hashing,
 hashed_crossing)
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
+from converter.lower.hashed_strings import fingerprints
 from converter.lower.keras.preprocessing import dense, dtype_named, encoded
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops import hashing
@@ -16,46 +19,45 @@ from converter.lower.values import Value
 @keras_layer("Hashing")
 def hashing_layer(
     op: Builder, w: Roles, x: Value, /, *,
-    num_bins: int, mask_value: Any = None, salt: Any = None, output_mode: str = "int",
-    sparse: bool = False, dtype: Any = None,
+    num_bins: int, mask_value: Any = None, salt: int | Sequence[int] | None = None,
+    output_mode: str = "int", sparse: bool = False, dtype: Any = None,
 ) -> Value:  # fmt: skip
-    """The bin of a number's decimal digits by FarmHash; bin 0 for what is masked."""
+    """The hash of each string or integer modulo `num_bins`; bin 0 is reserved for `mask_value`."""
     del w
     dense(sparse)
-    if x.dtype == "string":
-        raise Unsupported("strings that are hashed: ONNX has no hash (integers are hashed)")
-    if salt is not None:
-        raise Unsupported("a salt: keyed hashes (without one, integers are hashed)")
-    numbers = op.cast(x, "int64")
-    if output_mode == "one_hot" and x.rank and x.shape[-1] == 1:
-        numbers = op.squeeze(numbers, [-1])
+    given = x if x.dtype == "string" else op.cast(x, "int64")
     reserved = mask_value is not None and num_bins > 1
-    fingerprints = hashing.fingerprint_of_decimal(op, numbers)
-    bins = hashing.modulo(op, fingerprints, num_bins - reserved)
+    bins = hashing.modulo(op, _hashes(op, given, salt), num_bins - reserved)
     if reserved:
-        is_masked = op.elementwise("Equal", numbers, op.constant(mask_value, "int64"))
+        mask = op.constant(mask_value, given.dtype)
+        if x.dtype == "string":
+            given, mask = fingerprints(op, given), fingerprints(op, mask)
+        is_masked = op.elementwise("Equal", given, mask)
         bins = op.where(is_masked, op.constant(0, "int64"), op.add(bins, op.constant(1, "int64")))
     return encoded(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))
 
 
+def _hashes(op: Builder, x: Value, salt: int | Sequence[int] | None) -> Value:
+    """Return the hashes of strings, or of the decimal digits of int64 numbers."""
+    if salt is None:
+        is_text = x.dtype == "string"
+        return fingerprints(op, x) if is_text else hashing.fingerprint_of_decimal(op, x)
+    if x.dtype == "string":
+        raise Unsupported("a salt for strings: their SipHash cannot be computed in ONNX")
+    low, high = (salt, salt) if isinstance(salt, int) else salt
+    return hashing.siphash_of_decimal(op, x, (low, high))
+
+
 @keras_layer("HashedCrossing")
 def hashed_crossing(
-    op: Builder,
-    w: Roles,
-    /,
-    *features: Value,
-    num_bins: int,
-    output_mode: str = "int",
-    sparse: bool = False,
-    dtype: Any = None,
-) -> Value:
-    """The bin of several numbers together."""
+    op: Builder, w: Roles, /, *features: Value,
+    num_bins: int, output_mode: str = "int", sparse: bool = False, dtype: Any = None,
+) -> Value:  # fmt: skip
+    """The hash of a tuple of strings and integers modulo `num_bins`."""
     del w
     dense(sparse)
-    if any(x.dtype == "string" for x in features):
-        raise Unsupported("strings that are hashed: ONNX has no hash (integers are hashed)")
-    crossed = hashing.concatenate(op, [op.cast(x, "int64") for x in features])
-    return encoded(
-        op, hashing.modulo(op, crossed, num_bins), output_mode, num_bins,
-        dtype_named(dtype, "int64"),
-    )  # fmt: skip
+    numbers = [
+        fingerprints(op, x) if x.dtype == "string" else op.cast(x, "int64") for x in features
+    ]
+    bins = hashing.modulo(op, hashing.concatenate(op, numbers), num_bins)
+    return encoded(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))

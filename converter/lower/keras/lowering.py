@@ -14,6 +14,7 @@ import numpy as np
 from converter.child.trust import Trusted
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, Weight, needed
+from converter.lower.hashed_strings import take_fingerprints
 from converter.lower.keras import (
     version_upgrades_of_operations,  # noqa: F401 - importing it enters its rules
     version_upgrades_of_recurrent,  # noqa: F401 - importing it enters its rules
@@ -78,6 +79,10 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     walk = _Walk(KerasBuilder(graph, bundle.weights), map_weights(model, bundle.weights), modules)
     walk.run(model)
     report_unsupported(walk.findings)
+    try:
+        take_fingerprints(walk.op)
+    except Unsupported as reason:
+        report_unsupported([Finding("Keras Hashing", model.name, str(reason))])
     found = needed(graph)
     report_unsupported(walk.unused(found))
     drawn = {name for node in found.nodes for name in node.outputs}

@@ -54,7 +54,9 @@ class Loop:
 
 LOOP = frozenset(f.name for f in fields(Loop))
 # Arguments of the call, and those of Keras 1 and 2 about the input.
-BESIDE = ("mask", "masked_beside", "initial_state", "input_dim", "input_length")
+BESIDE = (
+    "mask", "masked_beside", "initial_state", "num_constants", "input_dim", "input_length",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +101,14 @@ def _over_steps(make: Make) -> Callable[..., Masked]:
     @wraps(make)
     def handler(
         op: Builder, w: Roles, x: Value, /, *given: Value, mask: Any = None,
-        masked_beside: bool = False, initial_state: Any = None, **arguments: Any,
+        masked_beside: bool = False, initial_state: Any = None, num_constants: int | None = None,
+        **arguments: Any,
     ) -> Masked:  # fmt: skip
         used, kept = masks_of_call(mask, masked_beside=masked_beside)
         cell, loop = layer_parts(op, w, make, arguments)
         x, mask = batch_first(x, used, loop)
-        (run,) = run_passes(
-            op, x, mask, [Pass(cell, [*given, *flattened(initial_state)], loop.go_backwards)]
-        )
+        initial = states_of_call(given, initial_state, num_constants)
+        (run,) = run_passes(op, x, mask, [Pass(cell, initial, loop.go_backwards)])
         output = result(op, run, mask, loop)
         if loop.return_sequences and loop.go_backwards:
             output = flip(op, output, 1)
@@ -156,6 +158,18 @@ def masks_of_call(mask: Any, *, masked_beside: bool) -> tuple[Value | None, Valu
         return mask, mask
     found = mask[0] if mask else None
     return found if masked_beside else None, found
+
+
+def states_of_call(
+    given: Sequence[Value], initial_state: Any, num_constants: int | None
+) -> list[Value]:
+    """Return the initial states of a call, without its constants.
+
+    Keras 2 records a call's constants as its last tensors. StackedRNNCells takes them for cells of
+    custom classes; cells of Keras's own read none.
+    """
+    found = [*given, *flattened(initial_state)]
+    return found[: len(found) - (num_constants or 0)]
 
 
 def flip(op: Builder, x: Value, axis: int) -> Value:

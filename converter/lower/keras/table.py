@@ -102,7 +102,7 @@ class OpsOfTensorFlow(Mapping[str, Row]):
     """The rows of TensorFlow's own table, whose door is opened when one is asked for."""
 
     def __getitem__(self, name: str) -> Row:
-        row: Row = import_module(f"{__package__}.tensorflow_rows").row_of_op(name)
+        row: Row = import_module(f"{__package__}.tensorflow_ops.nodes").row_of_op(name)
         return row
 
     def __iter__(self) -> Iterator[str]:
@@ -123,7 +123,7 @@ LAYERS = OpTable(
 )  # fmt: skip
 # Classes of keras.ops, many of which are named as layers are.
 OPERATIONS = _operations(*(f"operations.{family}" for family in (
-    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
+    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "images",
     "signals", "linalg",
 )))  # fmt: skip
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in (

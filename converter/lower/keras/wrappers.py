@@ -21,6 +21,7 @@ from converter.lower.keras.recurrent import (
     masks_of_call,
     result,
     run_passes,
+    states_of_call,
 )
 from converter.lower.keras.table import (
     LAYERS,
@@ -43,8 +44,9 @@ def bidirectional(
     layer: Mapping[str, Any], merge_mode: str | None = "concat",
     backward_layer: Mapping[str, Any] | None = None, weights: Any = None,
     mask: Any = None, masked_beside: bool = False, initial_state: Any = None,
+    num_constants: int | None = None,
 ) -> Masked:  # fmt: skip
-    """A recurrent layer forth and one back, merged: sum, mul, ave, concat, or both as they are."""
+    """A recurrent layer in both directions, merged by sum, mul, ave or concat, or not merged."""
     del weights  # initial ones
     if backward_layer is None:
         config = layer["config"]
@@ -55,7 +57,7 @@ def bidirectional(
     back, loop_back = _recurrent(op, w_back, backward_layer)
     used, kept = masks_of_call(mask, masked_beside=masked_beside)
     x, used = batch_first(x, used, loop)
-    initial = [*given, *flattened(initial_state)]
+    initial = states_of_call(given, initial_state, num_constants)
     half = len(initial) // 2
     runs = run_passes(
         op, x, used,

@@ -1,10 +1,11 @@
-"""TensorFlow's hashes of integers, in integer arithmetic that wraps around.
+"""TensorFlow's hashes of integers, in int64 arithmetic that wraps around.
 
-`fingerprint_of_decimal` is FarmHash's Fingerprint64 of the digits that ``tf.as_string`` writes;
-`concatenate` joins fingerprints as crossed features do. All values are int64 that hold the bits of
-unsigned ones.
-Source: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
-(farmhashna::Hash64), tensorflow/core/platform/fingerprint.h (FingerprintCat64)
+`fingerprint_of_decimal` is FarmHash's Fingerprint64 of the decimal digits that ``tf.as_string``
+writes, `siphash_of_decimal` their SipHash-2-4; `concatenate` combines the fingerprints of crossed
+features. All values are int64 that hold the bits of unsigned integers.
+Sources: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
+(farmhashna::Hash64), tensorflow/core/platform/fingerprint.h (FingerprintCat64),
+https://www.aumasson.jp/siphash/siphash.pdf
 """
 
 import numpy as np
@@ -14,12 +15,14 @@ from converter.lower.fingerprints import K0, K1, K2
 from converter.lower.values import Value
 
 DIGITS = 19  # of the largest int64
+# The bytes of "somepseudorandomlygeneratedbytes".
+SIPHASH = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 CROSSING = 0xC6A4A7935BD1E995
 CROSSING_SEED = 0xDECAFCAFFE  # with which tf.sparse.cross_hashed begins
 
 
 def _number(op: Builder, value: int) -> Value:
-    """Return the bits of an unsigned number."""
+    """Return the bits of an unsigned integer."""
     return op.constant(np.array(value, np.uint64).view(np.int64), "int64")
 
 
@@ -46,13 +49,13 @@ def _rotate(op: Builder, x: Value, by: int) -> Value:
 
 
 def modulo(op: Builder, x: Value, count: int) -> Value:
-    """Return the remainder (int64) of an unsigned number."""
+    """Return the remainder (int64) of an unsigned integer."""
     bits = op.cast(x, "uint64")
     return op.cast(op.elementwise("Mod", bits, op.constant(count, "uint64")), "int64")
 
 
 def concatenate(op: Builder, fingerprints: list[Value]) -> Value:
-    """Return one fingerprint of several, as ``tf.sparse.cross_hashed`` joins them."""
+    """Return one fingerprint of several, as ``tf.sparse.cross_hashed`` combines them."""
     found = _number(op, CROSSING_SEED)
     for other in fingerprints:
         mixed = _times(op, _mix(op, _times(op, other, CROSSING)), CROSSING)
@@ -65,8 +68,8 @@ class _Text:
     """The characters of integers in decimal, from the last one to the first.
 
     Attributes:
-        count: int64 [...]: how many there are.
-        characters: For each place from the end, its byte (int64 [...]); 0 before the first.
+        count: int64 [...]: the length.
+        characters: For each index from the end, the byte (int64 [...]); 0 before the first.
     """
 
     def __init__(self, op: Builder, x: Value) -> None:
@@ -106,7 +109,7 @@ class _Text:
         return op.squeeze(made, [last])
 
     def word(self, begin: int, size: int = 8) -> Value:
-        """Return bytes from an index from the start, or if negative the end, the first lowest."""
+        """Return bytes as a little-endian integer, from an index from the start or the end."""
         op, found = self._op, self._op.constant(0, "int64")
         for i in range(size):
             if begin < 0:
@@ -118,7 +121,7 @@ class _Text:
 
 
 def fingerprint_of_decimal(op: Builder, x: Value) -> Value:
-    """Return the fingerprints of int64 numbers, as their digits are hashed."""
+    """Return the fingerprints of the decimal digits of integers."""
     text = _Text(op, op.cast(x, "int64"))
     n = text.count
     found = _of_few(op, text)
@@ -126,6 +129,58 @@ def fingerprint_of_decimal(op: Builder, x: Value) -> Value:
         is_long = op.elementwise("GreaterOrEqual", n, op.constant(least, "int64"))
         found = op.where(is_long, form(op, text), found)
     return found
+
+
+def siphash_of_decimal(op: Builder, x: Value, key: tuple[int, int]) -> Value:
+    """Return the SipHash-2-4 (int64) of the decimal digits of integers, with a key of 128 bits."""
+    text = _Text(op, op.cast(x, "int64"))
+    words = [_padded_word(op, text, begin) for begin in (0, 8, 16)]
+    state = [_number(op, a ^ b % (1 << 64)) for a, b in zip(SIPHASH, key * 2, strict=True)]
+    last, made = words[0], state
+    for i, word in enumerate(words[:2]):
+        state = _absorb(op, state, word)
+        is_full = op.elementwise("GreaterOrEqual", text.count, op.constant(8 * (i + 1), "int64"))
+        last = op.where(is_full, words[i + 1], last)
+        made = [op.where(is_full, a, b) for a, b in zip(state, made, strict=True)]
+    a, b, c, d = _absorb(op, made, op.add(last, _times(op, text.count, 1 << 56)))
+    state = [a, b, _xor(op, c, _number(op, 0xFF)), d]
+    for _ in range(4):
+        state = _sip_round(op, *state)
+    a, b, c, d = state
+    return _xor(op, _xor(op, a, b), _xor(op, c, d))
+
+
+def _padded_word(op: Builder, text: _Text, begin: int) -> Value:
+    """Return 8 bytes from an index as a little-endian integer; bytes beyond the end are 0."""
+    zero = op.constant(0, "int64")
+    found = zero
+    for i in range(min(8, DIGITS + 1 - begin)):
+        index = op.constant(begin + i, "int64")
+        byte = op.where(op.elementwise("Less", index, text.count), text.at(index), zero)
+        found = op.add(found, _times(op, byte, 1 << 8 * i))
+    return found
+
+
+def _absorb(op: Builder, state: list[Value], word: Value) -> list[Value]:
+    a, b, c, d = state
+    a, b, c, d = _sip_round(op, *_sip_round(op, a, b, c, _xor(op, d, word)))
+    return [_xor(op, a, word), b, c, d]
+
+
+def _add(op: Builder, a: Value, b: Value) -> Value:
+    """Return a sum modulo 2 ** 64; of constants a constant, as checkers take no overflow there."""
+    first, second = op.array(a), op.array(b)
+    if first is None or second is None:
+        return op.add(a, b)
+    return op.constant(np.asarray(np.add(first, second, dtype="int64")))
+
+
+def _sip_round(op: Builder, a: Value, b: Value, c: Value, d: Value) -> list[Value]:
+    a, c = _add(op, a, b), _add(op, c, d)
+    b, d = _xor(op, _rotate(op, b, 51), a), _xor(op, _rotate(op, d, 48), c)
+    a, c = _add(op, _rotate(op, a, 32), d), _add(op, c, b)
+    b, d = _xor(op, _rotate(op, b, 47), c), _xor(op, _rotate(op, d, 43), a)
+    return [a, b, _rotate(op, c, 32), d]
 
 
 def _factor(op: Builder, text: _Text) -> Value:

@@ -221,9 +221,10 @@ def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
 
 
 def _normalize(matrix: np.ndarray) -> np.ndarray:
-    whole = matrix.sum(axis=1, keepdims=True)
-    shares = np.divide(matrix, whole, out=np.zeros_like(matrix), where=abs(whole) > 1e-30)
-    return np.asarray(shares)
+    """Scale rows to a sum of 1: by the reciprocal of a sum from left to right, as TensorFlow's."""
+    sums = matrix.cumsum(axis=1, dtype=matrix.dtype)[:, -1:]
+    scale = np.divide(1, sums, out=np.zeros_like(sums), where=abs(sums) > 1e-30)
+    return np.asarray(matrix * scale)
 
 
 def _triangle(x: float) -> float:

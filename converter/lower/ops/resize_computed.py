@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.lower.builder import Builder
+from converter.lower.builder import END, Builder
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -207,9 +207,13 @@ def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
 
 
 def _normalize(op: Builder, matrix: Value) -> Value:
-    whole = op.reduce("ReduceSum", matrix, [1], keepdims=True)
+    """Scale rows to a sum of 1: by the reciprocal of a sum from left to right, as TensorFlow's."""
+    axis = op.constant(1, "int64")
+    sums = op.emit("CumSum", matrix, axis, dtype=matrix.dtype, shape=matrix.shape)
+    whole = op.slice(sums, [1], [-1], [END])
     some = op.elementwise("Greater", op.unary("Abs", whole), LEAST)
-    return op.where(some, op.div(matrix, op.where(some, whole, 1.0)), 0.0)
+    scale = op.div(1.0, op.where(some, whole, 1.0))
+    return op.where(some, op.mul(matrix, scale), 0.0)
 
 
 # -- kernels: a weight from a distance, which is not negative --------------------------------------

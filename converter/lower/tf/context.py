@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.builder import ELEMENT_TYPES, Builder
-from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
+from converter.lower.builder import Builder
+from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.node_checks import check_sizes
 from converter.lower.tf import contents
 from converter.lower.unsupported import Unsupported
@@ -51,24 +51,6 @@ class Context(Builder):
     def enclosing(self) -> list[Graph]:
         """The graphs being built, the innermost first."""
         return self._enclosing[::-1]
-
-    @property
-    def is_outermost(self) -> bool:
-        """Whether what is built is no part of a loop or a branch."""
-        return self.graph is self._outermost
-
-    def late_input(self, name: str, dtype: str, shape: Shape) -> str:
-        """Add an input to the graph as a whole, wherever what is built stands; return its name.
-
-        Raises:
-            Unsupported: ONNX has no such dtype.
-        """
-        if dtype not in ELEMENT_TYPES:
-            raise Unsupported(f"an input of dtype {dtype!r}")
-        found = self._fresh(name)
-        self._outermost.inputs.append(found)
-        self._outermost.specs[found] = self.graph.specs[found] = Spec(dtype, shape)
-        return found
 
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]

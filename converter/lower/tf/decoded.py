@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from converter.lower import encoded
 from converter.lower.encoded import FINGERPRINT, PICTURE, TEXT, Encoded, Part
 from converter.lower.graph import Graph, Node, Shape, free_names, needed
+from converter.lower.hashed_strings import COPIES, Fingerprints
 from converter.lower.tf.context import Context
-from converter.lower.tf.hashed import COPIES, Fingerprints
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError

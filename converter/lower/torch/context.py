@@ -41,11 +41,6 @@ class Context(Builder):
         self._atoms: dict[str, Callable[[], Value]] = {}
         self._fresh_sizes = 0
 
-    @property
-    def is_outermost(self) -> bool:
-        """Whether what is built is no part of a loop or a branch."""
-        return self.graph is self._outermost
-
     @contextmanager
     def body(self, name: str) -> Iterator[Graph]:
         """Build an inner graph; sizes that are measured in it are not known outside."""

@@ -7,7 +7,8 @@ has Keras can run it.
     framework   ``keras`` or ``tf_keras``
     source      path of the model, with a suffix that says its format
     inputs      names of the graph's inputs, in order
-    cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
+    prefix      of the files of inputs, ``PREFIX-NUMBER-INPUT.npy``
+    cases       for each case the numbers of its alternatives
     layers      paths of layers whose outputs are wanted too
     trusted     modules of the user's, name and path, to take the source's own classes from
     root        where the project is, which imports those
@@ -57,7 +58,7 @@ def main(folder: Path) -> None:
 def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     """Load the source and run it on every case."""
     try:
-        framework = Framework(question["framework"])
+        framework = Framework(question["framework"], question["prefix"])
     except Exception as e:  # a broken installation may raise anything
         return {"status": "absent", "error": describe_error(e)}
     about = {"versions": framework.versions()}
@@ -140,9 +141,9 @@ class Framework:
         broadcast: Terms that were added as other backends add them: see `is_mistaken`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, prefix: str) -> None:
         self.is_legacy = name == "tf_keras"
-        self.name = name
+        self.name, self.prefix = name, prefix
         self.device = ""
         self.turned: list[str] = []
         self.broadcast: set[tuple[int, ...]] = set()
@@ -277,7 +278,7 @@ class Framework:
         order = [names.index(n) for n in own] if by_name else range(len(names))
         tensors = []
         for i, wanted in zip(order, self.wanted(model), strict=True):
-            array = self.np.load(folder / f"in-{number}-{i}.npy")
+            array = self.np.load(folder / f"{self.prefix}-{number}-{i}.npy")
             dtype = self.dtype(wanted)
             if dtype == "string":
                 tensors.append(self.tensorflow().constant(array))

@@ -5,13 +5,16 @@ been converted from several signatures, there is a `Source` for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 from converter.child.process import Allowance
 from converter.child.trust import Trusted
 from converter.graphs import lower_signature
+from converter.lower.encoded import Encoded
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
@@ -19,8 +22,9 @@ from converter.lower.keras.weight_mapping import layers_of
 from converter.lower.onnx import lowering as onnx_lowering
 from converter.options import Options
 from converter.verification.inputs import draw as inputs
-from converter.verification.inputs import graph_hints
+from converter.verification.inputs import encoded_hints, graph_hints
 from converter.verification.inputs.draw import Hint
+from converter.verification.inputs.encoding import encode
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
@@ -101,7 +105,9 @@ class KerasSource:
         content = None if topology is None or self.graph is None else topology.content
         if not isinstance(content, Mapping) or not is_model(content):
             return {}
-        return inputs.find_hints(model_of(self.bundle), vocabulary(self.bundle))
+        found = inputs.find_hints(model_of(self.bundle), vocabulary(self.bundle))
+        hashed = [] if self.graph is None else self.graph.encoded
+        return found | {name: Hint(**fields) for name, fields in encoded_hints.fields(hashed)}
 
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
@@ -109,14 +115,37 @@ class KerasSource:
         """Run it in the first Keras version that loads it."""
         about = self.bundle.metadata
         version = about.recorded.get("keras_version", "")
-        return run_keras(
-            self.path, about.format, version, prepared, self.allowance,
+        hashed = [] if self.graph is None else self.graph.encoded
+        run = run_keras(
+            self.path, about.format, version, _with_strings(prepared, hashed), self.allowance,
             layers=layers, trust=self.trust, flipped=_flipped_layers(self.bundle), on=on,
         )  # fmt: skip
+        if isinstance(run, RunSkipped):
+            return run
+        parts = {one.input: one.parts[0] for one in hashed}
+        declared = [
+            (parts[n].name, parts[n].dtype, shape) if n in parts else (n, dtype, shape)
+            for n, dtype, shape in run.inputs
+        ]
+        return replace(run, inputs=declared)
 
     def notes(self, run: SourceRun) -> list[str]:
         """Return remarks on the run for the report."""
         return notes_on_keras(self.bundle, run)
+
+
+def _with_strings(prepared: PreparedInputs, hashed: Sequence[Encoded]) -> PreparedInputs:
+    """Return the inputs of the source: strings where the graph takes their fingerprints."""
+    if not hashed:
+        return prepared
+    sources = {one.parts[0].name: one.input for one in hashed}
+    names = tuple(sources.get(name, name) for name in prepared.names)
+    for number, case in enumerate(prepared.cases):
+        strings = encode(hashed, dict(zip(prepared.names, case.arrays, strict=True)))
+        for i, (name, array) in enumerate(zip(names, case.arrays, strict=True)):
+            texts = strings[name].astype("S").astype("U") if name in strings else array
+            np.save(prepared.folder / f"fed-{number}-{i}.npy", texts)
+    return replace(prepared, names=names, prefix="fed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def test_a_hash_of_what_is_computed_is_a_gap(tmp_path):
     number = 'attr { key: "num_buckets" value { i: 5 } }'
     upper = 'node { name: "upper" op: "StringUpper" input: "text" }'
     bucket = f'node {{ name: "bucket" op: "StringToHashBucketFast" input: "upper" {number} }}'
-    assert "hashes of texts that are no input" in refused(
+    assert "hashes of strings that the graph computes" in refused(
         tmp_path, graph_of("AsString", {"T": "type: DT_STRING"}, [upper, bucket])
     )
 

@@ -1,8 +1,8 @@
-"""Strings that are hashed: ONNX has no hash, so the input is each text's fingerprint instead.
+"""Hashes of string inputs: ONNX has no hash of strings, so the graph takes fingerprints instead.
 
-What moves strings about moves fingerprints alike, and what looks strings up among words looks their
-fingerprints up among those of the words. Two strings of one fingerprint are one text then, which of
-2^64 fingerprints happens to no vocabulary.
+An input of strings that is hashed is replaced by an input with the 64-bit fingerprint of each
+string. Operators that move strings are copied to move the fingerprints, and lookups of strings in
+a vocabulary become lookups of fingerprints. Strings with equal fingerprints count as equal.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,49 +10,51 @@ from contextlib import suppress
 
 import numpy as np
 
-from converter.lower.builder import element_type
+from converter.lower.builder import Builder, element_type
+from converter.lower.encoded import FINGERPRINT, TEXT, Encoded, Part
 from converter.lower.fingerprints import fingerprint
-from converter.lower.graph import Graph, Node, Spec
-from converter.lower.tf.context import Context
+from converter.lower.graph import Graph, Node, Spec, needed
 from converter.lower.unsupported import Unsupported
+from converter.lower.values import Value
 
 COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
-# What moves strings about -> which of its inputs these are; None for all.
+# Operators that move strings -> the positions of their string inputs; None for all.
 MOVES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(COPIES, (0,)),
     **dict.fromkeys(("Gather", "GatherND", "Compress", "Slice", "Transpose", "Expand"), (0,)),
     "ScatterND": (0, 2), "ScatterElements": (0, 2), "Where": (1, 2), "Concat": None,
 }  # fmt: skip
-MOST = 200  # strings: for each all nodes are looked at
+DOMAIN = "convert"  # of nodes that stand for something while a graph is built
+MOST = 200  # tensors of strings: for each, all nodes are searched
 
 
 class Fingerprints:
-    """The fingerprints of strings in a graph, as signed numbers: for these there are kernels.
+    """The fingerprints of the string tensors of a graph, as int64, for which there are kernels.
 
     Attributes:
-        names: Strings -> their fingerprints.
+        names: String tensor -> its fingerprints.
         words: Strings that the graph compares them with.
     """
 
-    def __init__(self, op: Context, of_input: Callable[[str], str]) -> None:
-        """Take the builder, and what makes an input's fingerprints an input."""
+    def __init__(self, op: Builder, of_input: Callable[[str], str]) -> None:
+        """Take the builder, and a function that adds the fingerprints of an input as an input."""
         self._op, self._of_input = op, of_input
         self.names: dict[str, str] = {}
         self.words: set[str] = set()
 
     def of(self, name: str) -> str:
-        """Return the name of the fingerprints of strings that are an input, or some of one.
+        """Return the name of the fingerprints of a string tensor: an input, or elements of one.
 
         Raises:
-            Unsupported: They are computed.
+            Unsupported: The strings are computed.
         """
         op, graph = self._op, self._op.graph
         if not op.is_outermost:
-            raise Unsupported("hashes of texts in a loop or a branch")
+            raise Unsupported("hashes of strings in a loop or a branch")
         if name in self.names:
             return self.names[name]
         if len(self.names) >= MOST:
-            raise Unsupported(f"more than {MOST} texts, hashed")
+            raise Unsupported(f"hashes of more than {MOST} tensors of strings")
         known = graph.initializers.get(name)
         node = next((n for n in graph.nodes if name in n.outputs), None)
         made = op.unique("fingerprints")
@@ -63,7 +65,9 @@ class Fingerprints:
             cast = Node("Cast", [self._of_input(name)], [made], dict(attributes), made)
             graph.nodes.insert(0, cast)
         elif node is None or node.op_type not in MOVES:
-            raise Unsupported("hashes of texts that are no input")
+            raise Unsupported(
+                "hashes of strings that the graph computes: ONNX has no hash of strings"
+            )
         else:
             which = MOVES[node.op_type] or range(len(node.inputs))
             inputs = [self.of(n) if i in which else n for i, n in enumerate(node.inputs)]
@@ -75,10 +79,10 @@ class Fingerprints:
         return made
 
     def replace(self, graph: Graph) -> None:
-        """Have what looks at strings look at their fingerprints.
+        """Let shapes, lookups and comparisons of strings read the fingerprints.
 
         Raises:
-            Unsupported: It knows a word whose fingerprint we do not compute.
+            Unsupported: A string of the graph is too long for `fingerprint`.
         """
         if self.names:
             graph.nodes = [made for node in graph.nodes for made in self._replaced(graph, node)]
@@ -98,7 +102,7 @@ class Fingerprints:
         yield node
 
     def _known(self, graph: Graph, name: str) -> str:
-        """Return the fingerprints of strings, or of words that are an initializer."""
+        """Return the fingerprints of a string tensor, or of an initializer of strings."""
         known = graph.initializers.get(name)
         if name not in self.names and isinstance(known, np.ndarray):
             made = f"{name}/fingerprints"
@@ -116,6 +120,41 @@ class Fingerprints:
         try:
             found = fingerprint(text)
         except ValueError as e:
-            raise Unsupported(f"op StringToHashBucketFast: {e}") from e
+            raise Unsupported(f"hashes of strings: {e}") from e
         self.words.add(text.decode(errors="replace"))
         return found - (1 << 64) if found >> 63 else found
+
+
+def fingerprints(op: Builder, x: Value) -> Value:
+    """Return the fingerprints (int64) of strings; `take_fingerprints` replaces the node."""
+    made = [("int64", x.shape)]
+    return op.node("Fingerprint64", [op.plain(x)], made, domain=DOMAIN)[0]
+
+
+def take_fingerprints(op: Builder) -> None:
+    """Replace the inputs whose strings a finished graph hashes by inputs of fingerprints.
+
+    Raises:
+        Unsupported: Strings that are hashed are computed, or are read as strings, too.
+    """
+    graph, taken = op.graph, {}
+
+    def of_input(name: str) -> str:
+        taken[name] = op.late_input(f"{name}/{FINGERPRINT}", "uint64", graph.specs[name].shape)
+        return taken[name]
+
+    found = Fingerprints(op, of_input)
+    for node in [n for n in graph.nodes if n.domain == DOMAIN]:
+        node.inputs = [found.of(node.inputs[0])]
+        node.op_type, node.domain = "Identity", ""
+    found.replace(graph)
+    read = {name for node in needed(graph).nodes for name in node.inputs}
+    for name in sorted(read & {*taken}):
+        raise Unsupported(f"input {name!r} is hashed, and is read as strings, too")
+    late = {*taken.values()}
+    graph.inputs = [taken.get(name, name) for name in graph.inputs if name not in late]
+    for name, made in taken.items():
+        shape = graph.specs[name].shape
+        part = Part(FINGERPRINT, "", "uint64", shape, made)
+        words = tuple(sorted(found.words))
+        graph.encoded.append(Encoded(name, TEXT, shape, bool(shape), (part,), {}, words))

@@ -1,9 +1,10 @@
-"""Operations on images: sizes, edges, patches, grey.
+"""Operations of keras.ops.image: resizing, padding, cropping, patches, transforms, colors.
 
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/image.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -12,12 +13,16 @@ from converter.lower.keras.images import resizing
 from converter.lower.keras.operations.nn import windows
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
+from converter.lower.ops import image
 from converter.lower.ops.conv import as_given, channels_first, numbers, same_padding
+from converter.lower.ops.image_color import hsv_to_rgb, rgb_to_hsv
+from converter.lower.ops.resize_computed import axis_size
+from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
 
 def _places(x: Value, data_format: str | None) -> tuple[int, int]:
-    """Return which axes of an image, or of a batch of them, are its height and width."""
+    """Return the axes of height and width of an image, or of a batch."""
     last = x.rank - 2 if data_format == "channels_first" else x.rank - 3
     return last, last + 1
 
@@ -29,7 +34,7 @@ def resize(
     crop_to_aspect_ratio: bool = False, pad_to_aspect_ratio: bool = False,
     fill_mode: str = "constant", fill_value: float = 0.0, data_format: str | None = None,
 ) -> Value:  # fmt: skip
-    """Images in another size, by any interpolation, cropped or padded first."""
+    """Images resized by any interpolation, and cropped or padded to the aspect ratio first."""
     value = tensor(op, images)
     batch = op.unsqueeze(value, [0]) if value.rank == 3 else value
     result: Value = resizing(
@@ -41,7 +46,7 @@ def resize(
 
 
 def edges(size: Dim, before: int | None, after: int | None, wanted: int | None, sign: int) -> Any:
-    """Return what is added (or, with sign -1, cut) before and after an axis."""
+    """Return the padding (or, with sign -1, the cropping) before and after an axis."""
     if before is not None and after is not None:
         return before, after
     if not isinstance(size, int) or wanted is None:
@@ -60,7 +65,7 @@ def pad_images(
     target_height: int | None = None, target_width: int | None = None,
     data_format: str | None = None,
 ) -> Value:  # fmt: skip
-    """Images with zeros around them, by numbers of rows and columns or up to a size."""
+    """Images padded with zeros, by numbers of rows and columns or up to a size."""
     value = tensor(op, images)
     high, wide = _places(value, data_format)
     before, after = [0] * value.rank, [0] * value.rank
@@ -80,7 +85,7 @@ def crop_images(
     target_height: int | None = None, target_width: int | None = None,
     data_format: str | None = None,
 ) -> Value:  # fmt: skip
-    """Images without rows and columns at their edges, by their number or down to a size."""
+    """Images cropped by numbers of rows and columns, or down to a size."""
     value = tensor(op, images)
     high, wide = _places(value, data_format)
     starts, ends = [], []
@@ -111,13 +116,59 @@ def rgb_to_grayscale(op: Builder, images: Any, *, data_format: str | None = None
     return op.cast(op.reduce("ReduceSum", op.mul(wide, shares), [axis], keepdims=True), value.dtype)
 
 
+@operation(
+    OPERATIONS,
+    Variant("RGBToHSV", "Hue, saturation and value of red, green and blue.", convert=rgb_to_hsv),
+    Variant("HSVToRGB", "Red, green and blue of hue, saturation and value.", convert=hsv_to_rgb),
+)
+def convert_color(
+    op: Builder, images: Any, *, data_format: str | None = None,
+    convert: Callable[[Builder, Value], Value],
+) -> Value:  # fmt: skip
+    """Images in another color space."""
+    return on_channels_last(op, tensor(op, images), data_format, lambda x: convert(op, x))
+
+
+def on_channels_last(
+    op: Builder, images: Value, data_format: str | None, function: Callable[[Value], Value]
+) -> Value:
+    """Apply a function of images with their channels last to images of any format."""
+    if data_format != "channels_first":
+        return function(images)
+    first = images.rank - 3
+    result = function(op.transpose(images, [*range(first), first + 1, first + 2, first]))
+    return op.transpose(result, [*range(first), first + 2, first, first + 1])
+
+
+@operation(OPERATIONS, "AffineTransform")
+def affine_transform(
+    op: Builder, images: Any, transform: Any, *, interpolation: str = "bilinear",
+    fill_mode: str = "constant", fill_value: float = 0, data_format: str | None = None,
+) -> Value:  # fmt: skip
+    """Projective transforms of images, with any fill mode."""
+    value, factors = tensor(op, images), op.cast(tensor(op, transform), "float32")
+    batch = op.unsqueeze(value, [0]) if value.rank == 3 else value
+    factors = op.unsqueeze(factors, [0]) if factors.rank == 1 else factors
+
+    def apply(x: Value) -> Value:
+        sizes = [axis_size(op, x, axis) for axis in (1, 2)]
+        found = image.transform(
+            op, x, factors, sizes, op.constant(float(fill_value)), interpolation=interpolation,
+            fill_mode=fill_mode,
+        )  # fmt: skip
+        return replace(found, shape=x.shape)
+
+    result = on_channels_last(op, batch, data_format, apply)
+    return op.squeeze(result, [0]) if value.rank == 3 else result
+
+
 @operation(OPERATIONS, "ExtractPatches")
 def extract_patches(
     op: Builder, images: Any, *,
     size: Any, strides: Any = None, dilation_rate: Any = 1, padding: str = "valid",
     data_format: str | None = None,
 ) -> Value:  # fmt: skip
-    """The patches of images, each in the channels of one place."""
+    """Patches of images, each flattened into the channels of one pixel."""
     value = tensor(op, images)
     if not isinstance(size, int) and len(size) == 3:
         raise Unsupported("patches of three axes")
