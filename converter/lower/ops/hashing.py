@@ -168,11 +168,19 @@ def _absorb(op: Builder, state: list[Value], word: Value) -> list[Value]:
 
 
 def _sip_round(op: Builder, a: Value, b: Value, c: Value, d: Value) -> list[Value]:
-    a, c = op.add(a, b), op.add(c, d)
+    a, c = _sum(op, a, b), op.add(c, d)
     b, d = _xor(op, _rotate(op, b, 51), a), _xor(op, _rotate(op, d, 48), c)
     a, c = op.add(_rotate(op, a, 32), d), op.add(c, b)
     b, d = _xor(op, _rotate(op, b, 47), c), _xor(op, _rotate(op, d, 43), a)
     return [a, b, _rotate(op, c, 32), d]
+
+
+def _sum(op: Builder, a: Value, b: Value) -> Value:
+    """Return a sum; that of constants is folded, for ONNX's data propagation refuses overflows."""
+    first, second = op.array(a), op.array(b)
+    if first is None or second is None:
+        return op.add(a, b)
+    return _number(op, (int(first) + int(second)) % (1 << 64))
 
 
 def _factor(op: Builder, text: _Text) -> Value:
