@@ -94,7 +94,7 @@ def _merged(op: Builder, outputs: list[Value], mode: str | None) -> list[Value]:
 
 
 def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, Loop]:
-    """Return the cell of a wrapped layer, and how it goes over the steps.
+    """Return the cell and the loop of a wrapped layer.
 
     Raises:
         Unsupported: It is not one of Keras's recurrent layers, or has an argument we do not know.
@@ -117,7 +117,7 @@ def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, L
 
 
 def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
-    """Return what a wrapper and its layer compute in.
+    """Return the dtype that a wrapper and its layer compute in.
 
     Raises:
         Unsupported: They differ; which one the outputs are in depends on the wrapper and the Keras.
@@ -131,7 +131,7 @@ def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
 
 
 def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
-    """Return the weights of the two layers, by their names, or else half and half."""
+    """Return the weights of the two layers, by their names, or else the first and second half."""
     parts = list(w.parts())
     forth = [p for p in parts if p.startswith("forward_")]
     if len(parts) == 2 and len(forth) == 1:
@@ -149,13 +149,13 @@ def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
 
 
 def mask_as_given(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
-    """Return the mask of what Keras 3's TimeDistributed gives: that of its input."""
+    """Return the output mask of Keras 3's TimeDistributed: the mask of its input."""
     del op, x, inner
     return mask
 
 
 def mask_of_steps(op: Builder, x: Value, mask: Value | None, inner: Any) -> Value | None:
-    """Return the mask of what Keras 1's and 2's gives: what the layer makes of each step's."""
+    """Return the output mask of Keras 1's and 2's: that of the layer at each timestep."""
     found = inner if isinstance(inner, Value | None) else inner[0]
     if found is not None:
         return unfolded(op, found, x)
@@ -173,7 +173,7 @@ ON_STEPS = {"TimeDistributed": mask_as_given, "Keras2TimeDistributed": mask_of_s
 def time_distributed(
     op: Builder, w: Roles, x: Value, /, *more: Value, layer: Mapping[str, Any], mask: Any = None
 ) -> Masked:  # fmt: skip
-    """A layer on each step alone; the mask goes on as it is."""
+    """A layer applied to each timestep; the mask is passed on."""
     _one_dtype(w, layer)
     return _on_steps(op, w, [x, *more], layer, mask, mask_as_given)
 
@@ -182,7 +182,7 @@ def time_distributed(
 def keras_2_time_distributed(
     op: Builder, w: Roles, x: Value, /, *more: Value, layer: Mapping[str, Any], mask: Any = None
 ) -> Masked:  # fmt: skip
-    """A layer on each step alone; the mask is what the layer makes of each step's."""
+    """A layer applied to each timestep; the mask is that of the layer at each timestep."""
     return _on_steps(op, w, [x, *more], layer, mask, mask_of_steps)
 
 
@@ -201,7 +201,7 @@ def _on_steps(
 
 
 def _inside(op: Builder, w: Roles, layer: Mapping[str, Any]) -> Roles:
-    """Return the weights of a wrapped layer: below its name, or the wrapper's own."""
+    """Return the weights of a wrapped layer: those below its name, or the wrapper's own."""
     config = layer["config"]
     name = str(config.get("name"))
     if name in w.parts():

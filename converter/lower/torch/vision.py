@@ -1,4 +1,4 @@
-"""Torchvision's own ops: boxes that overlap, regions of images, deformable convolution.
+"""Ops of torchvision: non-maximum suppression, regions of interest, deformable convolution.
 
 Spec: https://github.com/pytorch/vision/tree/v0.24.1/torchvision/csrc/ops/cpu
 """
@@ -14,7 +14,7 @@ from converter.lower.values import Value
 
 @aten("torchvision.nms")
 def nms(op: Context, dets: Value, scores: Value, iou_threshold: float) -> Value:
-    """The numbers of boxes that overlap no better one, the best first."""
+    """Indices of the boxes kept by non-maximum suppression, by descending score."""
     boxes = op.unsqueeze(op.cast(dets, "float32"), [0])
     inputs = [
         op.outer(boxes), op.outer(op.unsqueeze(op.cast(scores, "float32"), [0, 1])),
@@ -29,7 +29,7 @@ def roi_align(
     op: Context, input: Value, rois: Value, spatial_scale: float, pooled_height: int,
     pooled_width: int, sampling_ratio: int, aligned: bool,
 ) -> Value:  # fmt: skip
-    """Regions of images, made as large as each other by averages of points: [K, C, h, w]."""
+    """Regions of interest, averaged over sampled points into one size: [K, C, h, w]."""
     regions = op.named(rois)
     corners = op.cut(regions, 1, 1, 5)
     which = op.cast(op.squeeze(op.cut(regions, 1, 0, 1), [1]), "int64")
@@ -48,7 +48,7 @@ def roi_pool(
     op: Context, input: Value, rois: Value, spatial_scale: float, pooled_height: int,
     pooled_width: int,
 ) -> list[Value]:  # fmt: skip
-    """The largest elements of parts of regions of images; where they were, only training reads."""
+    """Maxima of the cells of regions of interest; their indices are read in training only."""
     regions = op.named(rois)
     attributes: dict[str, Attribute] = {
         "pooled_shape": [pooled_height, pooled_width],
@@ -65,7 +65,7 @@ def deform_conv2d(
     stride_h: int, stride_w: int, pad_h: int, pad_w: int, dilation_h: int, dilation_w: int,
     groups: int, offset_groups: int, use_mask: bool,
 ) -> Value:  # fmt: skip
-    """Cross-correlation of images, with each element taken from a place that is moved.
+    """Deformable convolution: each element of a window is read at a position with an offset.
 
     DeformConv is of opset 19, and we write 18: the places are sampled, and a convolution of one
     pixel adds them up.
@@ -116,18 +116,18 @@ def deform_conv2d(
 
 
 def _across(op: Context, inside: Value, axis: int, rows: int, columns: int) -> Value:
-    """Return places within a window, by the number of the kernel's element: [1, count, 1, 1, 1]."""
+    """Return the coordinates of the elements of a window: [1, count, 1, 1, 1]."""
     shape = (rows, 1) if axis == 0 else (1, columns)
     wide = op.expand(op.reshape(inside, shape), (rows, columns))
     return op.reshape(wide, (1, rows * columns, 1, 1, 1))
 
 
 def _along(op: Context, places: Value, axis: int) -> Value:
-    """Return places of windows along one of five axes."""
+    """Return the coordinates of windows along one of five axes."""
     return op.unsqueeze(places, [i for i in range(5) if i != axis])
 
 
 def _normalised(op: Context, at: Value, n: Dim) -> Value:
-    """Return places, counted in pixels, as GridSample has them: -1 and 1 are the edges."""
+    """Convert coordinates in pixels to those of GridSample: -1 and 1 are the edges."""
     count = op.scalar_of(n, at.dtype)
     return op.sub(op.div(op.add(op.mul(at, 2.0), 1.0), count), 1.0)
