@@ -1,4 +1,4 @@
-"""Tensors that a layer is called with by name, in the places that they have in its signature.
+"""Tensors that a layer is called with by keyword, moved to their positions in its signature.
 
 ``MultiHeadAttention()(query=x, value=y)`` is recorded with names, ``Dense()(inputs=x)`` as well:
 handlers take their tensors by position.
@@ -22,7 +22,7 @@ SIGNATURES = {
 
 
 def place_tensors(layer: Layer) -> Layer:
-    """Return a layer whose calls have by position what its signature names first."""
+    """Return a layer whose calls pass the first tensors of its signature by position."""
     calls = tuple(_placed(layer.class_name, call) for call in layer.calls)
     if calls == layer.calls or not _is_kerass(layer):
         return layer
@@ -30,7 +30,7 @@ def place_tensors(layer: Layer) -> Layer:
 
 
 def _is_kerass(layer: Layer) -> bool:
-    """Return whether a layer is one of Keras's own, whose signature is known."""
+    """Return whether a layer is of Keras, so that its signature is known."""
     return layer.class_name in MODELS or row_of(layer.module, layer.class_name) is not None
 
 

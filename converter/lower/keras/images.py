@@ -1,4 +1,4 @@
-"""Layers on images, as they are at inference: crops, sizes, contrast, and noise that is not there.
+"""Layers on images at inference: resizing, cropping, contrast; augmentation is the identity.
 
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/preprocessing
 """
@@ -21,7 +21,7 @@ OVERSHOOTING = ("bicubic", "lanczos3", "lanczos5", "mitchellcubic")  # beyond th
 
 
 def computed(op: Builder, w: Roles, x: Value) -> Value:
-    """X in what the layer computes in."""
+    """Cast x to the dtype that the layer computes in."""
     return op.cast(x, w.policy or "float32")
 
 
@@ -43,7 +43,7 @@ def augmentation(
     scale: Any = None, seed: Any = None, sigma: Any = None, threshold_factor: Any = None,
     value_range: Any = None, width_factor: Any = None, x_factor: Any = None, y_factor: Any = None,
 ) -> Value:  # fmt: skip
-    """x, in the layer's dtype: noise is for training."""
+    """The input, cast to the layer's dtype: augmentation happens in training only."""
     del addition_factor, all_ops, alpha, bounding_box_format, chain_depth, data_format, factor
     del fill_mode, fill_value, height_factor, interpolation, kernel_size, mode, num_chains, num_ops
     del scale, seed, sigma, threshold_factor, value_range, width_factor, x_factor, y_factor
@@ -63,7 +63,7 @@ def augmentation_of_any_dtype(
     max_number: Any = None, saturation_factor: Any = None, seed: Any = None,
     value_range: Any = None, keeps_dtype: bool = True,
 ) -> Value:  # fmt: skip
-    """x: noise is for training."""
+    """The input: augmentation happens in training only."""
     del alpha, bins, bounding_box_format, brightness_factor, contrast_factor, data_format, factor
     del fill_value, hue_factor, interpolation, max_number, saturation_factor, seed, value_range
     return x if keeps_dtype else computed(op, w, x)
@@ -75,7 +75,7 @@ def random_crop(
     height: int, width: int, seed: Any = None, data_format: str | None = "channels_last",
     bounding_box_format: Any = None, keeps_dtype: bool = True,
 ) -> Value:  # fmt: skip
-    """x: cropping is for training; Keras 2 resizes what it does not crop."""
+    """The input: random cropping happens in training only; Keras 2 resizes at inference."""
     del seed, bounding_box_format
     if keeps_dtype:
         return x
@@ -86,7 +86,7 @@ def random_crop(
 def pipeline(
     op: Builder, w: Roles, x: Value, /, *, layers: Sequence[Any], mask: Value | None = None
 ) -> Any:
-    """One layer after another."""
+    """Layers in sequence."""
     for entry in layers:
         name = entry.get("config", {}).get("name") if isinstance(entry, dict) else None
         below = w.below(name) if isinstance(name, str) else w
@@ -110,7 +110,7 @@ def resizing(
     antialias: bool = False, data_format: str | None = "channels_last",
     bounding_box_format: Any = None, keeps_dtype: bool = True,
 ) -> Value:  # fmt: skip
-    """Give x another size by any interpolation, cropped or padded first where asked."""
+    """Images resized by any interpolation, and cropped or padded to the aspect ratio first."""
     del bounding_box_format
     method = {"lanczos_3": "lanczos3", "lanczos_5": "lanczos5"}.get(interpolation, interpolation)
     if fill_mode != "constant":
@@ -140,7 +140,7 @@ def _resized(
     op: Builder, image: Value, size: tuple[int, int], method: str, *,
     is_integer: bool, antialias: bool = False,
 ) -> Value:  # fmt: skip
-    """Resize an image, of integers with the float32 that TensorFlow rounds or cuts off."""
+    """Resize an image; integers in the order of TensorFlow's kernel, as results are rounded."""
     is_known = all(isinstance(n, int) for n in image.shape[2:])
     if is_integer and is_known and method == "bilinear" and not antialias:
         return interpolate(op, image, size)
@@ -148,17 +148,17 @@ def _resized(
 
 
 def _batched(op: Builder, x: Value) -> Value:
-    """Return a batch of images: of one that is alone, that."""
+    """Return a batch of images; a single image becomes a batch of one."""
     return op.unsqueeze(x, [0]) if x.rank == 3 else x
 
 
 def _as_batched(op: Builder, result: Value, given: Value) -> Value:
-    """Return images as they were given: one that was alone without a batch."""
+    """Undo `_batched` for the result."""
     return op.squeeze(result, [0]) if given.rank == 3 else result
 
 
 def _back(op: Builder, x: Value, dtype: str) -> Value:
-    """Return x in the dtype of the images, of integers rounded and held within it."""
+    """Cast x to the dtype of the images; for integers, round it and clip it to their range."""
     if x.dtype == dtype or "int" not in dtype:
         return op.cast(x, dtype)
     limits = np.iinfo(dtype)
@@ -174,7 +174,7 @@ def center_crop(
     height: int, width: int, data_format: str | None = "channels_last",
     bounding_box_format: Any = None, keeps_dtype: bool = True,
 ) -> Value:  # fmt: skip
-    """The middle of x; where x is too small, what has the aspect wanted, made larger."""
+    """The center of x; an x that is too small is cropped to the aspect ratio and enlarged."""
     del bounding_box_format
     images = _batched(op, computed(op, w, x))
     image = channels_first(op, images, data_format)
@@ -191,9 +191,9 @@ def center_crop(
 
 
 def _of_aspect(op: Builder, x: Value, size: tuple[int, int], data_format: str | None) -> Value:
-    """Crop to an aspect, then resize (`keras.utils.image_utils.smart_resize`).
+    """Crop to an aspect ratio, then resize (`keras.utils.image_utils.smart_resize`).
 
-    What it makes of integers stays float32.
+    The result for integers stays float32.
     """
     image = channels_first(op, x, data_format)
     image = _crop_to_aspect(op, op.cast(image, "float32"), size)
@@ -224,7 +224,7 @@ def _pad_to_aspect(op: Builder, image: Value, size: tuple[int, int], fill: float
     return op.pad(image, around, around, value=fill)
 
 
-# Sizes that only the graph knows: the same, as tensors of two numbers.
+# Symbolic sizes: the same, as tensors of height and width.
 
 
 def _sizes(op: Builder, image: Value) -> Value:
@@ -232,7 +232,7 @@ def _sizes(op: Builder, image: Value) -> Value:
 
 
 def _box_of_any(op: Builder, image: Value, size: tuple[int, int]) -> tuple[Value, Value]:
-    """Return where the part of an image of this aspect starts, and its size."""
+    """Return the start and the size of the crop of an image that has this aspect ratio."""
     sizes = _sizes(op, image)
     turned = op.gather(sizes, op.constant([1, 0], "int64"))
     across = op.cast(op.mul(turned, op.constant(list(size), "int64")), "float32")
@@ -268,7 +268,7 @@ def _slice(op: Builder, image: Value, starts: Value, sizes: Value) -> Value:
 
 
 def in_range(op: Builder, x: Value, old: Sequence[float], new: Sequence[float]) -> Value:
-    """X moved from one range of values to another."""
+    """Map x linearly from one range of values to another."""
     if list(old) == list(new):
         return x
     share = op.div(op.sub(x, float(old[0])), float(old[1]) - float(old[0]))
@@ -281,7 +281,7 @@ def auto_contrast(
     value_range: Sequence[float] = (0, 255), data_format: Any = None,
     bounding_box_format: Any = None,
 ) -> Value:  # fmt: skip
-    """Stretch x, image by image, so that it fills the range of values."""
+    """Images scaled one by one to fill the range of values."""
     del data_format, bounding_box_format
     given = computed(op, w, x)
     image = in_range(op, given, value_range, (0, 255))
@@ -290,7 +290,7 @@ def auto_contrast(
     scale = op.div(255.0, op.sub(high, low))
     moved = op.add(op.mul(image, scale), op.mul(op.unary("Neg", low), scale))
     result = in_range(op, op.clip(moved, 0.0, 255.0), (0, 255), value_range)
-    # What is the same everywhere cannot be stretched.
+    # A constant image has no contrast to scale.
     flat = op.elementwise("Equal", low, high)
     return op.where(flat, given, result)
 
@@ -302,7 +302,7 @@ def clahe(
     tile_grid_size: Sequence[int] = (8, 8), data_format: str | None = "channels_last",
     bounding_box_format: Any = None,
 ) -> Value:  # fmt: skip
-    """Equalise x by the histograms of tiles, held below a limit and interpolated between tiles."""
+    """Images equalized by clipped histograms of tiles, interpolated between tiles."""
     del w, bounding_box_format
     image = op.cast(channels_first(op, x, data_format), "float32")
     channels, rows, columns = image.shape[1:]
@@ -327,7 +327,7 @@ def _tile_tables(
     op: Builder, pixels: Value, grid: tuple[int, int], tile: tuple[int, int], channels: int,
     clip_limit: float,
 ) -> Value:  # fmt: skip
-    """Return what becomes of each of 256 values: [N, C, tiles down, tiles across, 256]."""
+    """Return the lookup tables of the 256 values: [N, C, tiles down, tiles across, 256]."""
     (down, across), (high, wide), batch = grid, tile, pixels.shape[0]
     cut = op.reshape(pixels, (batch, channels, down, high, across, wide))
     tiles = op.plain(op.transpose(cut, [0, 1, 2, 4, 3, 5]))
@@ -351,7 +351,7 @@ def _tile_tables(
 def _between_tiles(
     op: Builder, pixels: Value, tables: Value, grid: tuple[int, int], tile: tuple[int, int]
 ) -> Value:
-    """Look every pixel up in the four tables around it, and interpolate."""
+    """Look every pixel up in the tables of the four nearest tiles, and interpolate."""
     places = [_tiles_beside(count, size) for count, size in zip(grid, tile, strict=True)]
     (above, below, down), (before, behind, across) = places
     batch, channels, rows, columns = pixels.shape
@@ -378,7 +378,7 @@ def _between_tiles(
 
 
 def _tiles_beside(count: int, size: int) -> tuple[list[int], list[int], np.ndarray]:
-    """Return for each place along an axis the tiles on both sides, and how near the second is."""
+    """Return for each index along an axis the tiles on both sides, and the weight of the second."""
     at = (np.arange(count * size, dtype=F) - F(size / 2.0)) / F(size) + F(1.0)
     first = np.floor(at)
     # Keras repeats the tiles at the edges; tile 1 of those is the first there is.

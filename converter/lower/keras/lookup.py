@@ -1,7 +1,7 @@
-"""Words and numbers looked up in a vocabulary, and strings cut into words.
+"""Lookup of strings and integers in a vocabulary, and splitting of strings into words.
 
-A vocabulary stands in the configuration, or in a file of the archive that `vocabularies` puts in
-its place. Operators of ONNX's machine-learning domain do the looking up.
+A vocabulary is in the configuration, or in a file of the archive, which `vocabularies` reads.
+Lookups are LabelEncoder of ONNX's machine-learning domain.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/preprocessing
 """
 
@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 28  # of a vocabulary; the largest published ones have a hundre
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a layer looks up.
+    """The vocabulary of a layer.
 
     Attributes:
         tokens: Text or numbers, without the special ones.
@@ -51,7 +51,7 @@ class Vocabulary:
 def _vocabulary(
     given: Any, mask_token: Any, oov_token: Any, num_oov_indices: int, *, as_numbers: bool
 ) -> Vocabulary:
-    """Return a vocabulary, of whose special tokens the list may hold all or none."""
+    """Return a vocabulary; its list of tokens begins with all special tokens or with none."""
     if not given:
         raise Unsupported("a vocabulary that is not recorded")
     oov = 1 if mask_token is not None and as_numbers else 0
@@ -65,7 +65,7 @@ def _vocabulary(
 def _encoder(
     op: Builder, x: Value, keys: Sequence[Any], values: Sequence[Any], default: Any
 ) -> Value:
-    """Return what a table says of each element."""
+    """Return the value of each element in a table."""
     kinds = {"string": ("strings", str), "int64": ("int64s", int)}
     text = any(isinstance(v, str) for v in [*values, default])
     dtype = "string" if text else "int64"
@@ -82,7 +82,7 @@ def _encoder(
 
 
 def _numbered(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> Value:
-    """Return the number of each token."""
+    """Return the index of each token."""
     default = words.oov if words.oov_count == 1 else -1
     keys = list(words.tokens)
     values = [words.special + i for i in range(len(keys))]
@@ -100,7 +100,7 @@ def _numbered(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> 
 
 
 def _worded(op: Builder, x: Value, words: Vocabulary) -> Value:
-    """Return the token of each number."""
+    """Return the token of each index."""
     keys = [words.special + i for i in range(len(words.tokens))]
     values = list(words.tokens)
     if words.mask is not None:
@@ -112,7 +112,7 @@ def _looked_up(
     op: Builder, w: Roles, x: Value, words: Vocabulary, mode: str, *,
     invert: bool, max_tokens: int | None, pad_to_max_tokens: bool, idf_weights: Any, dtype: str,
 ) -> Value:  # fmt: skip
-    """Look tokens up, and encode their numbers."""
+    """Look tokens up, and encode their indices."""
     if invert:
         return _worded(op, x, words)
     mode = {"binary": "multi_hot", "tf-idf": "tf_idf"}.get(mode, mode)
@@ -128,7 +128,7 @@ def _looked_up(
 
 
 def _idf_weights(op: Builder, w: Roles, words: Vocabulary, depth: int, given: Any) -> Value:
-    """Return the weight of each token; special ones that have none get the mean."""
+    """Return the weight of each token; special tokens without a weight get the mean."""
     if "idf_weights" in w:
         return op.cast(w.exact("idf_weights"), "float32")
     if given is None:
@@ -150,7 +150,7 @@ def integer_lookup(
     vocabulary_size: int | None = None, has_input_vocabulary: bool = True, dtype: Any = None,
     encodes_as: str = "int64",
 ) -> Value:  # fmt: skip
-    """The number of each integer in a vocabulary, or what encodes those, or the inverse."""
+    """The index of each integer in a vocabulary, or its encoding, or the inverse lookup."""
     del vocabulary_dtype, salt, vocabulary_size, has_input_vocabulary
     dense(sparse)
     if oov_method != "floormod" and num_oov_indices > 1:
@@ -174,7 +174,7 @@ def string_lookup(
     vocabulary_size: int | None = None, has_input_vocabulary: bool = True, dtype: Any = None,
     oov_method: str = "farmhash", encodes_as: str = "int64",
 ) -> Value:  # fmt: skip
-    """The number of each word in a vocabulary, or what encodes those, or the inverse."""
+    """The index of each string in a vocabulary, or its encoding, or the inverse lookup."""
     del encoding, salt, vocabulary_size, has_input_vocabulary, oov_method
     dense(sparse)
     as_numbers = output_mode == "int"
@@ -196,7 +196,7 @@ def text_vectorization(
     encoding: str = "utf-8", vocabulary_size: int | None = None,
     has_input_vocabulary: bool = True, encodes_as: str = "int64",
 ) -> Value:  # fmt: skip
-    """The numbers of a text's words, cut at white space or given one by one."""
+    """The indices of the words of strings, which are split at whitespace or not at all."""
     del encoding, vocabulary_size, has_input_vocabulary
     dense(sparse)
     if standardize is not None:
@@ -217,7 +217,7 @@ def text_vectorization(
 
 
 def _split(op: Builder, x: Value) -> Value:
-    """Cut strings at white space; shorter ones end in empty words."""
+    """Split strings at whitespace; shorter ones are padded with empty words."""
     if op.graph.opset < 20:
         raise Unsupported("split 'whitespace', which takes opset=20")
     text = op.plain(op.squeeze(x, [-1]) if x.rank > 1 else x)

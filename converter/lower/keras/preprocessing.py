@@ -1,4 +1,4 @@
-"""Numbers made ready for a model: scaled, standardised, put into bins, encoded as categories.
+"""Preprocessing of numbers: rescaling, normalization, discretization, category encoding.
 
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/preprocessing
 """
@@ -18,7 +18,7 @@ EPSILON = 1e-7  # keras.backend.epsilon(), unless a user's own configuration of 
 
 
 def dtype_named(policy: Any, default: str) -> str:
-    """Return what a layer's dtype policy computes in, integers included."""
+    """Return the compute dtype of a layer's dtype policy, which may be an integer dtype."""
     if isinstance(policy, Mapping):
         inner = policy.get("config")
         policy = inner.get("name") if isinstance(inner, Mapping) else None
@@ -30,7 +30,7 @@ def rescaling(
     op: Builder, w: Roles, x: Value, /, *,
     scale: Any, offset: Any = 0.0, mask: Value | None = None, passes_mask: bool = True,
 ) -> Masked:  # fmt: skip
-    """X * scale + offset."""
+    """`x * scale + offset`."""
     given = computed(op, w, x)
     factor = op.constant(np.asarray(plain_numbers(scale), np.float64), given.dtype)
     result = op.mul(given, factor)
@@ -80,7 +80,7 @@ def discretization(
     output_mode: str = "int", sparse: bool = False, dtype: Any = None,
     int_dtype: str = "int32",
 ) -> Value:  # fmt: skip
-    """The number of the bin that each element is in, or what encodes it."""
+    """The index of the bin of each element, or its encoding."""
     del w, num_bins, epsilon
     if bin_boundaries is None:
         raise Unsupported("bins that the configuration does not have")
@@ -101,7 +101,7 @@ def category_encoding(
     num_tokens: int, output_mode: str = "multi_hot", sparse: bool = False, dtype: Any = None,
     count_weights: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Integers as one-hot vectors, as the set of them, or counted."""
+    """Integers as one-hot vectors, multi-hot vectors or counts."""
     del w
     dense(sparse)
     kind = dtype_named(dtype, "float32")

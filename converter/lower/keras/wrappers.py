@@ -94,7 +94,7 @@ def _merged(op: Builder, outputs: list[Value], mode: str | None) -> list[Value]:
 
 
 def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, Loop]:
-    """Return the cell of a wrapped layer, and how it goes over the steps.
+    """Return the cell and the loop of a wrapped layer.
 
     Raises:
         Unsupported: It is not one of Keras's recurrent layers, or has an argument we do not know.
@@ -117,7 +117,7 @@ def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, L
 
 
 def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
-    """Return what a wrapper and its layer compute in.
+    """Return the dtype that a wrapper and its layer compute in.
 
     Raises:
         Unsupported: They differ; which one the outputs are in depends on the wrapper and the Keras.
@@ -131,7 +131,7 @@ def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
 
 
 def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
-    """Return the weights of the two layers, by their names, or else half and half."""
+    """Return the weights of the two layers, by their names, or else the first and second half."""
     parts = list(w.parts())
     forth = [p for p in parts if p.startswith("forward_")]
     if len(parts) == 2 and len(forth) == 1:
@@ -152,7 +152,7 @@ def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
 def time_distributed(
     op: Builder, w: Roles, x: Value, /, *more: Value, layer: Mapping[str, Any], mask: Any = None
 ) -> Masked:  # fmt: skip
-    """A layer on each step alone; the mask goes on as it is."""
+    """A layer applied to each timestep; the mask is passed on."""
     _one_dtype(w, layer)
     return _on_steps(op, w, [x, *more], layer, mask, mask_as_given)
 
@@ -161,7 +161,7 @@ def time_distributed(
 def keras_2_time_distributed(
     op: Builder, w: Roles, x: Value, /, *more: Value, layer: Mapping[str, Any], mask: Any = None
 ) -> Masked:  # fmt: skip
-    """A layer on each step alone; the mask is what the layer makes of each step's."""
+    """A layer applied to each timestep; the mask is that of the layer at each timestep."""
     return _on_steps(op, w, [x, *more], layer, mask, mask_of_steps)
 
 
@@ -180,7 +180,7 @@ def _on_steps(
 
 
 def _inside(op: Builder, w: Roles, layer: Mapping[str, Any]) -> Roles:
-    """Return the weights of a wrapped layer: below its name, or the wrapper's own."""
+    """Return the weights of a wrapped layer: those below its name, or the wrapper's own."""
     config = layer["config"]
     name = str(config.get("name"))
     if name in w.parts():

@@ -167,20 +167,20 @@ def _absorb(op: Builder, state: list[Value], word: Value) -> list[Value]:
     return [_xor(op, a, word), b, c, d]
 
 
-def _add(op: Builder, a: Value, b: Value) -> Value:
-    """Return a sum modulo 2 ** 64; of constants a constant, as checkers take no overflow there."""
+def _sip_round(op: Builder, a: Value, b: Value, c: Value, d: Value) -> list[Value]:
+    a, c = _sum(op, a, b), op.add(c, d)
+    b, d = _xor(op, _rotate(op, b, 51), a), _xor(op, _rotate(op, d, 48), c)
+    a, c = op.add(_rotate(op, a, 32), d), op.add(c, b)
+    b, d = _xor(op, _rotate(op, b, 47), c), _xor(op, _rotate(op, d, 43), a)
+    return [a, b, _rotate(op, c, 32), d]
+
+
+def _sum(op: Builder, a: Value, b: Value) -> Value:
+    """Return a sum; that of constants is folded, for ONNX's data propagation refuses overflows."""
     first, second = op.array(a), op.array(b)
     if first is None or second is None:
         return op.add(a, b)
-    return op.constant(np.asarray(np.add(first, second, dtype="int64")))
-
-
-def _sip_round(op: Builder, a: Value, b: Value, c: Value, d: Value) -> list[Value]:
-    a, c = _add(op, a, b), _add(op, c, d)
-    b, d = _xor(op, _rotate(op, b, 51), a), _xor(op, _rotate(op, d, 48), c)
-    a, c = _add(op, _rotate(op, a, 32), d), _add(op, c, b)
-    b, d = _xor(op, _rotate(op, b, 47), c), _xor(op, _rotate(op, d, 43), a)
-    return [a, b, _rotate(op, c, 32), d]
+    return _number(op, (int(first) + int(second)) % (1 << 64))
 
 
 def _factor(op: Builder, text: _Text) -> Value:

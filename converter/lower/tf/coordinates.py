@@ -1,4 +1,4 @@
-"""Places in a shape as single numbers, and back: what sparse tensors are sorted and joined by."""
+"""Indices and flat indices of a shape, by which sparse tensors are sorted and joined."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from converter.lower.values import Value
 
 
 def strides(op: Context, sides: Sequence[Extent]) -> list[Extent]:
-    """Return how many elements lie between neighbours along each axis of a shape."""
+    """Return the strides of a contiguous shape."""
     found: list[Extent] = []
     step = extents.number(op, 1)
     for side in reversed(sides):
@@ -19,7 +19,7 @@ def strides(op: Context, sides: Sequence[Extent]) -> list[Extent]:
 
 
 def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
-    """Return the places that numbers of elements stand for, one value for each axis."""
+    """Convert flat indices to indices, one value for each axis."""
     found, rest = [], numbers
     steps = strides(op, sides)
     for i, step in enumerate(steps):
@@ -32,7 +32,7 @@ def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
 
 
 def numbered(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
-    """Return the numbers of the elements at places: [n, axes] -> [n]."""
+    """Convert indices [n, axes] to flat indices [n]."""
     if len(sides) == 1:
         return op.reshape(indices, (indices.shape[0],))
     steps = extents.vector(op, strides(op, sides))
@@ -40,12 +40,12 @@ def numbered(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
 
 
 def stacked(op: Context, columns: Sequence[Value]) -> Value:
-    """Return places as rows: one vector for each axis -> [n, axes]."""
+    """Stack one vector of indices for each axis to [n, axes]."""
     return op.concat([op.unsqueeze(v, [1]) for v in columns], 1)
 
 
 def sorted_by(op: Context, keys: Value) -> tuple[Value, Value]:
-    """Return keys in rising order, equal ones in theirs, and where each of them stood."""
+    """Sort keys stably; return them and their former indices."""
     count = op.size(keys, 0)
     found = op.node(
         "TopK", [op.plain(keys), count], [(keys.dtype, keys.shape), ("int64", keys.shape)],
@@ -55,6 +55,6 @@ def sorted_by(op: Context, keys: Value) -> tuple[Value, Value]:
 
 
 def inverse_of(op: Context, order: Value) -> Value:
-    """Return where each number stands in an order."""
+    """Return the inverse of a permutation."""
     line = extents.counted(op, extents.of(op, order, 0))
     return op.emit("ScatterElements", order, order, line, dtype="int64", shape=order.shape, axis=0)

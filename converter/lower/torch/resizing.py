@@ -1,4 +1,4 @@
-"""Images of another size: nearest, linear and cubic interpolation, and sampling at given points.
+"""Resizing by nearest, linear and cubic interpolation, and sampling at given points.
 
 torch divides by the scale that it is given, where it is given one, and else by the quotient of the
 sizes. Of sizes that are not known, only whole scales are followed.
@@ -29,7 +29,7 @@ def resized(
     op: Context, x: Value, size: Ints | None, scales: Sequence[float | None] | None, how: str, *,
     align: bool = False, antialias: bool = False,
 ) -> Value:  # fmt: skip
-    """Return images [N, C, *spatial] of another size.
+    """Resize images [N, C, *spatial].
 
     Args:
         op: Builder.
@@ -80,7 +80,7 @@ def _take_nearest(
     op: Context, x: Value, target: Sequence[Dim], scales: Sequence[float | None], *,
     is_centred: bool,
 ) -> tuple[Value, list[float | None]]:  # fmt: skip
-    """Resize the axes for which ONNX's Resize takes other pixels; the scales of these are gone."""
+    """Resize the axes for which ONNX's Resize takes other pixels; their scales become None."""
     left = list(scales)
     for axis, (wanted, scale) in enumerate(zip(target, scales, strict=True), 2):
         n = x.shape[axis]
@@ -109,7 +109,7 @@ def _grown(op: Context, n: Dim, scale: float | None) -> Dim:
 
 
 def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
-    """Return a scale that ONNX may be given: that gives this size there, too."""
+    """Return a scale from which ONNX computes the same size, or None."""
     if scale is None:
         if isinstance(n, int):
             return None
@@ -156,7 +156,7 @@ def _modes(how: str, *, align: bool) -> dict[str, Attribute]:
 def resize_to_pixels(
     op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None, *, how: str
 ) -> Value:
-    """Images of a given size, or by factors, of pixels that they have."""
+    """Images resized by nearest-neighbor interpolation."""
     return resized(op, input, output_size, scale_factors, how)
 
 
@@ -171,7 +171,7 @@ def resize_linearly(
 
 @aten("upsample_nearest1d")
 def nearest1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
-    """The nearest element."""
+    """Nearest-neighbor interpolation along one axis."""
     return resized(op, self, output_size, [scales], "nearest")
 
 
@@ -180,7 +180,7 @@ def nearest2d(
     op: Context, self: Value, output_size: Ints, scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Value:  # fmt: skip
-    """The nearest pixel."""
+    """Nearest-neighbor interpolation of images."""
     return resized(op, self, output_size, [scales_h, scales_w], "nearest")
 
 
@@ -189,13 +189,13 @@ def nearest3d(
     op: Context, self: Value, output_size: Ints, scales_d: float | None = None,
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
-    """The nearest point of a volume."""
+    """Nearest-neighbor interpolation of volumes."""
     return resized(op, self, output_size, [scales_d, scales_h, scales_w], "nearest")
 
 
 @aten("_upsample_nearest_exact1d")
 def exact1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
-    """The element whose centre is nearest."""
+    """Nearest-neighbor interpolation along one axis, by centers."""
     return resized(op, self, output_size, [scales], "exact")
 
 
@@ -204,7 +204,7 @@ def exact2d(
     op: Context, self: Value, output_size: Ints, scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Value:  # fmt: skip
-    """The pixel whose centre is nearest."""
+    """Nearest-neighbor interpolation of images, by centers."""
     return resized(op, self, output_size, [scales_h, scales_w], "exact")
 
 
@@ -243,7 +243,7 @@ def resize_smoothly(
     op: Context, self: Value, output_size: Ints, align_corners: bool, scales_h: float | None = None,
     scales_w: float | None = None, *, how: str,
 ) -> Value:  # fmt: skip
-    """Images of a given size, antialiased."""
+    """Images resized with antialiasing."""
     scales = [scales_h, scales_w]
     return resized(op, self, output_size, scales, how, align=align_corners, antialias=True)
 
@@ -256,7 +256,7 @@ def resize_smoothly_by_factors(
     op: Context, input: Value, output_size: Ints | None, align_corners: bool, scale_factors: Floats
     | None, *, how: str,
 ) -> Value:  # fmt: skip
-    """Images of a given size, or by factors, antialiased."""
+    """Images resized to a size or by factors, with antialiasing."""
     return resized(op, input, output_size, scale_factors, how, align=align_corners, antialias=True)
 
 
@@ -278,7 +278,7 @@ def bicubic2d(
     return resized(op, self, output_size, [scales_h, scales_w], "cubic", align=align_corners)
 
 
-# -- as programs of before torch 1.5 have it -------------------------------------------------------
+# -- programs written before torch 1.5 -------------------------------------------------------------
 
 HOW = {
     "nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear",
@@ -296,7 +296,7 @@ def interpolate(
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Value:  # fmt: skip
-    """Images of another size, by any kind of interpolation."""
+    """Images resized by any interpolation."""
     if mode not in HOW:
         raise Unsupported(f"mode = {mode!r}")
     rank = input.rank - 2
@@ -319,7 +319,7 @@ def upsample(
     op: Context, input: Value, size: Int | Ints | None = None, scale_factor: int | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Value:  # fmt: skip
-    """Images of another size, by any kind of interpolation."""
+    """Images resized by any interpolation."""
     return interpolate(op, input, size, scale_factor, mode, align_corners)
 
 
@@ -327,7 +327,7 @@ def upsample(
 def upsample_nearest(
     op: Context, input: Value, size: Int | Ints | None = None, scale_factor: int | None = None
 ) -> Value:
-    """Images of another size: the nearest pixels."""
+    """Images resized by nearest-neighbor interpolation."""
     return interpolate(op, input, size, scale_factor)
 
 
@@ -339,7 +339,7 @@ def upsample_bilinear(
     op: Context, input: Value, size: Int | Ints | None = None,
     scale_factor: int | Floats | None = None,
 ) -> Value:  # fmt: skip
-    """Images of another size: linear interpolation, with corners at the same points."""
+    """Images resized by linear interpolation with aligned corners."""
     return interpolate(op, input, size, scale_factor, "bilinear", align_corners=True)
 
 
@@ -351,7 +351,7 @@ def grid_sampler(
     op: Context, input: Value, grid: Value, interpolation_mode: int, padding_mode: int,
     align_corners: bool,
 ) -> Value:  # fmt: skip
-    """Images sampled at points between -1 and 1."""
+    """Images sampled at coordinates between -1 and 1."""
     newer = op.graph.opset >= 20
     if input.rank != 4 and not newer:
         raise Unsupported("volumes sampled at points, which takes opset=20")
@@ -368,7 +368,7 @@ def grid_sampler(
 
 @aten("affine_grid_generator")
 def affine_grid_generator(op: Context, theta: Value, size: Ints, align_corners: bool) -> Value:
-    """The points of images that were moved, turned and stretched."""
+    """Sampling coordinates of affine transforms."""
     if len(size) != 4:
         raise Unsupported(f"a grid of {len(size) - 2} axes")
     height, width = size[2], size[3]
@@ -383,7 +383,7 @@ def affine_grid_generator(op: Context, theta: Value, size: Ints, align_corners: 
 
 
 def _points(op: Context, n: Dim, dtype: str, *, align: bool) -> Value:
-    """Return the points of an axis, from -1 to 1."""
+    """Return the coordinates of the pixels of an axis, between -1 and 1."""
     places = op.mul(op.range(n, dtype), 2.0)
     count = op.scalar_of(n, dtype)
     if align:

@@ -1,4 +1,4 @@
-"""Windows as axes of their own, and back.
+"""Extraction of windows (unfold, im2col), and its adjoint (col2im).
 
 Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.Unfold.html
 """
@@ -16,11 +16,11 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-MOST = 1 << 20  # places that are computed beforehand
+MOST = 1 << 20  # indices in a constant
 
 
 def _places(op: Context, count: Dim, size: int, step: int, spread: int = 1) -> Value:
-    """Return where each element of each window is: [count, size]."""
+    """Return the indices of the elements of each window: [count, size]."""
     starts = op.unsqueeze(op.mul(op.range(count), step), [1])
     inside = op.unsqueeze(op.mul(op.range(size), spread), [0])
     return op.shaped(op.add(starts, inside), (count, size))
@@ -28,7 +28,7 @@ def _places(op: Context, count: Dim, size: int, step: int, spread: int = 1) -> V
 
 @aten("unfold", "unfold_copy")
 def unfold(op: Context, self: Value, dimension: int, size: int, step: int) -> Value:
-    """Windows of an axis, along a last one."""
+    """Windows of an axis, along a new last axis."""
     x = op.named(self)
     if x.rank == 0:
         raise Unsupported("windows of a scalar")
@@ -43,7 +43,7 @@ def unfold(op: Context, self: Value, dimension: int, size: int, step: int) -> Va
 def im2col(
     op: Context, self: Value, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> Value:
-    """The windows of images as columns."""
+    """Windows of images as columns."""
     size, spread = numbers(kernel_size, 2, "a window's size"), numbers(dilation, 2, "a dilation")
     around, step = numbers(padding, 2, "padding"), numbers(stride, 2, "a step")
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 3 else self)
@@ -65,7 +65,7 @@ def col2im(
     op: Context, self: Value, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints,
     stride: Ints,
 ) -> Value:  # fmt: skip
-    """Images of which columns are the windows: what overlaps is added up."""
+    """Images from columns of windows; overlapping elements are summed."""
     size, around = numbers(kernel_size, 2, "a window's size"), numbers(padding, 2, "padding")
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 2 else self)
     channels = dims.divided(x.shape[1], size[0] * size[1])
@@ -85,7 +85,7 @@ def col2im(
 def as_strided(
     op: Context, self: Value, size: Ints, stride: Ints, storage_offset: int | None = None
 ) -> Value:
-    """Elements at regular distances in memory, of a tensor whose elements lie there in order."""
+    """A strided view of a contiguous tensor."""
     x = op.named(self)
     apart: Dim = 1
     same = True

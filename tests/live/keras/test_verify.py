@@ -4,6 +4,7 @@ The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON
 """
 
 import json
+import zipfile
 
 import h5py
 import numpy as np
@@ -69,6 +70,18 @@ def test_a_faithful_conversion_passes(tmp_path, name):
         assert measure.elements
         assert measure.max_rel < (1e-2 if name.startswith("half") else 1e-5)
         assert measure.cosine > 0.999
+
+
+@pytest.mark.parametrize("row", ["hashing-masked.keras.keras", "crossing-mixed.tf_keras.h5"])
+def test_keras_is_fed_the_strings_of_which_the_file_takes_fingerprints(tmp_path, row):
+    source = tmp_path / row
+    with zipfile.ZipFile(ROOT / "fixtures" / "keras_layers" / "hashed_strings.zip") as archive:
+        source.write_bytes(archive.read(row))
+    bundle = converter.read(source)
+    path = write_onnx(tmp_path / "model.onnx", lower(bundle), bundle.weights)
+    report = verify_graph(source, bundle, path)
+    assert report.status == "passed", report.reason
+    assert all(measure.max_rel == 0 for measure in report.outputs.values())
 
 
 def test_kernels_of_theano_are_turned_around_in_the_reference(tmp_path):
