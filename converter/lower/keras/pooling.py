@@ -10,6 +10,7 @@ from converter.lower.keras.table import Roles, keras_layer
 from converter.lower.known_values import size, whole
 from converter.lower.ops.conv import as_given, channels_first, numbers
 from converter.lower.ops.pool import adaptive_max, adaptive_mean, pool
+from converter.lower.ops.reduce import reduce_axes
 from converter.lower.values import Value
 
 
@@ -148,4 +149,4 @@ def global_max_pooling(
 ) -> Value:  # fmt: skip
     """The largest over all spatial axes."""
     del w
-    return op.reduce("ReduceMax", x, _spatial(x, data_format), keepdims=keepdims)
+    return reduce_axes(op, "ReduceMax", x, _spatial(x, data_format), keepdims=keepdims)

@@ -1,21 +1,41 @@
 """Reductions over axes: extremes and their indices, statistics, norms, logarithms of sums.
 
 Integer sums and products wrap around, and every dtype is computed (`converter.lower.legalize`). A
-reduction over no axes is its operand.
+reduction over no axes is its operand. The largest and smallest elements are NaN where any element
+is NaN, as in every framework; onnxruntime sees NaN only where it is the first element.
 """
 
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Callable, Sequence
+from math import inf, nan
 
 from converter.lower.builder import Builder
 from converter.lower.values import Value
+
+EXTREMES = frozenset(("ReduceMax", "ReduceMin"))
 
 
 def reduce_axes(
     op: Builder, op_type: str, x: Value, axes: Sequence[int], *, keepdims: bool = False
 ) -> Value:
     """Return `op_type`, such as ReduceSum, of x over axes."""
-    return op.reduce(op_type, x, axes, keepdims=keepdims) if axes else x
+    if not axes:
+        return x
+
+    def reduce(name: str, value: Value) -> Value:
+        return op.reduce(name, value, axes, keepdims=keepdims)
+
+    return reduce_with_nan(op, op_type, x, reduce)
+
+
+def reduce_with_nan(
+    op: Builder, op_type: str, x: Value, reduce: Callable[[str, Value], Value]
+) -> Value:
+    """Return `reduce(op_type, x)`; of the largest or smallest, NaN where any element is NaN."""
+    found = reduce(op_type, x)
+    if op_type not in EXTREMES or not x.is_float:
+        return found
+    is_nan = reduce("ReduceMax", op.unary("IsNaN", x))
+    return op.where(is_nan, op.constant(nan, x.dtype), found)
 
 
 def every(op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
@@ -37,8 +57,9 @@ def count_nonzero(
 
 
 def index_of_extreme(
-    op: Builder, op_type: str, x: Value, axis: int, *, keepdims: bool = False
-) -> Value:
+    op: Builder, op_type: str, x: Value, axis: int, *, keepdims: bool = False,
+    finds_nan: bool = False,
+) -> Value:  # fmt: skip
     """Return the index (int64) of the largest or smallest along an axis; of equal ones the first.
 
     Args:
@@ -47,11 +68,24 @@ def index_of_extreme(
         x: Of any rank but 0.
         axis: The axis.
         keepdims: Whether it stays, of one element.
+        finds_nan: Whether the first NaN is what is found, as in torch; else NaN is passed over, as
+            in TensorFlow.
     """
     place = x.axis(axis)
     kept = (1,) if keepdims else ()
     shape = (*x.shape[:place], *kept, *x.shape[place + 1 :])
-    return op.emit(op_type, x, dtype="int64", shape=shape, axis=place, keepdims=int(keepdims))
+
+    def index(name: str, value: Value) -> Value:
+        return op.emit(name, value, dtype="int64", shape=shape, axis=place, keepdims=int(keepdims))
+
+    if not x.is_float:
+        return index(op_type, x)
+    is_nan = op.unary("IsNaN", x)
+    if finds_nan:
+        has_nan = op.reduce("ReduceMax", is_nan, [place], keepdims=keepdims)
+        return op.where(has_nan, index("ArgMax", is_nan), index(op_type, x))
+    last = op.constant(-inf if op_type == "ArgMax" else inf, x.dtype)
+    return index(op_type, op.where(is_nan, last, x))
 
 
 def moments(
@@ -77,7 +111,7 @@ def moments(
 
 def logsumexp(op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
     """Return `log(sum(exp(x)))` over axes, which does not overflow; -inf of nothing but -inf."""
-    most = reduce_axes(op, "ReduceMax", x, axes, keepdims=True)
+    most = op.reduce("ReduceMax", x, axes, keepdims=True) if axes else x
     is_infinite = op.elementwise("Equal", op.unary("Abs", most), inf)
     most = op.where(is_infinite, op.constant(0.0, x.dtype), most)
     powers = op.unary("Exp", op.sub(x, most))

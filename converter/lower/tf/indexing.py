@@ -1,5 +1,6 @@
 """Elements and slices by number, and numbers as places."""
 
+from converter.lower.ops import index
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import transpose_by
 from converter.lower.tf.context import Context
@@ -110,14 +111,10 @@ def one_hot(
     axis: int = -1,
 ) -> Value:  # fmt: skip
     """One number where a new axis has the number of the index, else another."""
-    place = axis + indices.rank + 1 if axis < 0 else axis
     kind = indices.dtype if indices.dtype in ("int32", "int64") else "int32"
     count = extents.elements(op, depth)[0]
     line = extents.counted(op, count, kind)
-    after = indices.rank - place
-    if after:
-        line = op.unsqueeze(line, list(range(1, 1 + after)))
-    hits = op.elementwise("Equal", op.unsqueeze(op.cast(indices, kind), [place]), line)
+    hits = index.one_hot(op, op.cast(indices, kind), line, axis)
     on, off = op.static(on_value), op.static(off_value)
     dtype = on_value.dtype
     if dtype != "string" and on is not None and off is not None and off == 0 and on == 1:

@@ -1,7 +1,7 @@
 """Reductions over axes, indices of extremes, and cumulative sums and products.
 
-Axes may be computed where ONNX takes them as a tensor. NaN counts in onnxruntime's extremes only
-where it stands first.
+Axes may be computed where ONNX takes them as a tensor. The largest and smallest are NaN where any
+element is; the index of the largest passes over NaN.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (reduction_ops,
 argmax_op.cc, scan_ops.cc)
 """
@@ -32,14 +32,18 @@ def reduce_over(op: Context, op_type: str, x: Value, axis: Value, keep_dims: boo
         axes = sorted({x.axis(int(n)) for n in known.reshape(-1)})
         if not axes:
             return op.cast(op.cast(x, "bool"), x.dtype) if x.dtype == "bool" else x
-        return op.reduce(op_type, x, axes, keepdims=keep_dims)
+        return reduce.reduce_axes(op, op_type, x, axes, keepdims=keep_dims)
     count = 0 if keep_dims else 1 if axis.rank == 0 else axis.shape[0]
     if not isinstance(count, int):
         raise Unsupported("a number of axes that is computed from the inputs")
     shape: tuple[Dim, ...] = (None,) * (x.rank - count)
     places = op.cast(op.reshape(axis, (1,)) if axis.rank == 0 else axis, "int64")
-    return op.emit(op_type, x, places, dtype=x.dtype, shape=shape,
-                   keepdims=int(keep_dims), noop_with_empty_axes=1)  # fmt: skip
+
+    def over(name: str, value: Value) -> Value:
+        return op.emit(name, value, places, dtype=value.dtype, shape=shape,
+                       keepdims=int(keep_dims), noop_with_empty_axes=1)  # fmt: skip
+
+    return reduce.reduce_with_nan(op, op_type, x, over)
 
 
 @tf_op(

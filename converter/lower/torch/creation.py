@@ -6,6 +6,7 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Dim
+from converter.lower.ops import index
 from converter.lower.torch.context import MOST_STORED, Context
 from converter.lower.torch.program_values import Int, Ints, Number, Scalar, Size
 from converter.lower.torch.promotion import DEFAULT, kind, number_type
@@ -257,8 +258,7 @@ def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
     """A one at each number's place, and zeros."""
     if isinstance(num_classes, int) and num_classes < 0:
         raise Unsupported("as many classes as the input has")
-    places = op.range(num_classes)
-    return op.cast(op.elementwise("Equal", op.unsqueeze(self, [-1]), places), "int64")
+    return op.cast(index.one_hot(op, self, op.range(num_classes)), "int64")
 
 
 @aten("tensor", "as_tensor")

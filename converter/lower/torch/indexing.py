@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.graph import Dim
+from converter.lower.ops.index import take_along_axis
 from converter.lower.torch.context import Context
 from converter.lower.torch.slicing import select
 from converter.lower.torch.table import aten
@@ -102,15 +103,7 @@ def take_along_dim(op: Context, self: Value, indices: Value, dim: int | None = N
         flat = op.reshape(x, (dims.product(x.shape),))
         named = op.named(indices)
         return gather(op, flat, 0, op.reshape(named, (dims.product(named.shape),)))
-    axis = x.axis(dim)
-    index = op.named(indices)
-    without = [tuple(1 if i == axis else n for i, n in enumerate(v.shape)) for v in (x, index)]
-    shape = broadcast(*without)
-    x = op.expand(x, tuple(x.shape[axis] if i == axis else n for i, n in enumerate(shape)))
-    index = op.expand(
-        index, tuple(index.shape[axis] if i == axis else n for i, n in enumerate(shape))
-    )
-    return gather(op, x, axis, index)
+    return take_along_axis(op, x, op.named(indices), dim)
 
 
 # -- advanced indexing -----------------------------------------------------------------------------

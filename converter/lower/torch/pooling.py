@@ -12,7 +12,7 @@ from math import prod
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, whole
-from converter.lower.ops import pool
+from converter.lower.ops import pool, reduce
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
@@ -192,7 +192,7 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
         return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)
     if all(t == 1 for t in targets):
         flat = op.reshape(x, (*x.shape[:-rank], dims.product(spatial)))
-        values = op.reduce("ReduceMax", flat, [-1])
+        values = reduce.reduce_axes(op, "ReduceMax", flat, [-1])
         found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]
         return [op.unsqueeze(v, list(range(-rank, 0))) for v in found]
     counts = [_number(op, n) for n in spatial], [_number(op, n) for n in targets]

@@ -141,7 +141,7 @@ def min_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[V
 
 
 def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: bool) -> Value:
-    """Return where the largest or smallest elements are; of equal ones, the first."""
+    """Return the indices of the largest or smallest elements: of the first NaN, or of equals."""
     if x.rank == 0:
         return op.constant(0, "int64")
     if dim is None:
@@ -149,7 +149,7 @@ def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: b
         flat = op.reshape(named, (dims.product(named.shape),))
         found = place_of(op, op_type, flat, 0, keepdim=False)
         return op.reshape(found, (1,) * x.rank) if keepdim else found
-    return reduce.index_of_extreme(op, op_type, op.outer(x), dim, keepdims=keepdim)
+    return reduce.index_of_extreme(op, op_type, op.outer(x), dim, keepdims=keepdim, finds_nan=True)
 
 
 @aten("argmax")

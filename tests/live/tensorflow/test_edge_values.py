@@ -30,6 +30,8 @@ REDUCED = {
     "none": np.zeros((2, 0), "float32"),
     "endless": np.full((1, 4), -math.inf, "float32"),
     "mixed": np.array([[1, 3, -math.inf, 5, -2, 0.5]], "float32"),
+    "NaN": np.array([[1, math.nan, 5], [math.nan, 7, 3], [-math.inf, 2, math.nan],
+                     [math.nan] * 3], "float32"),
 }  # fmt: skip
 
 
@@ -55,3 +57,9 @@ def test_edges_are_what_tensorflow_makes_of_them(op, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_reductions(op, x, tmp_path):
     check(op, [REDUCED[x]], tmp_path, [np.array([1], "int32")])
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("x", ["endless", "mixed", "NaN"])
+def test_indices_of_extremes(op, x, tmp_path):
+    check(op, [REDUCED[x]], tmp_path, [np.array(1, "int32")])

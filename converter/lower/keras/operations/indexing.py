@@ -18,7 +18,7 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
-from converter.lower.ops import sort
+from converter.lower.ops import index, sort
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
 from converter.lower.ops.scatter import scatter_nd
 from converter.lower.values import Value, total
@@ -143,29 +143,7 @@ def take_along_axis(op: Builder, x: Any, indices: Any, *, axis: int | None = Non
     """For each number the element of x that is that far along an axis at the same place."""
     value, numbers = tensor(op, x), op.cast(tensor(op, indices), "int64")
     value, axis = (flatten(op, value), 0) if axis is None else (value, value.axis(axis))
-    for one, other in ((0, 1), (1, 0)):
-        pair = [value, numbers]
-        sizes = [
-            m if i != axis and n == 1 else n
-            for i, (n, m) in enumerate(zip(pair[one].shape, pair[other].shape, strict=True))
-        ]
-        if tuple(sizes) != pair[one].shape:
-            wide = op.emit(
-                "Expand", pair[one], _sizes(op, pair[one], pair[other], sizes),
-                dtype=pair[one].dtype, shape=tuple(sizes),
-            )  # fmt: skip
-            value, numbers = (wide, numbers) if one == 0 else (value, wide)
-    return op.emit(
-        "GatherElements", value, numbers, dtype=value.dtype, shape=numbers.shape, axis=axis
-    )
-
-
-def _sizes(op: Builder, own: Value, other: Value, sizes: Sequence[Dim]) -> Value:
-    parts = [
-        op.constant([n], "int64") if isinstance(n, int) else op.size(own if n == m else other, i)
-        for i, (n, m) in enumerate(zip(sizes, own.shape, strict=True))
-    ]
-    return op.concat(parts, 0)
+    return index.take_along_axis(op, value, numbers, axis)
 
 
 @operation(OPERATIONS, "Slice")
@@ -302,12 +280,10 @@ def diagflat(op: Builder, x: Any, *, k: int = 0) -> Value:
 
 
 def hot(op: Builder, x: Any, classes: int, axis: int, dtype: str) -> Value:
-    """Return 1 where a new axis has the number of x, else 0."""
+    """Return 1 where a new axis has the index of x, else 0."""
     value = op.cast(tensor(op, x), "int64")
-    place = axis + value.rank + 1 if axis < 0 else axis
-    numbers = [classes if i == place else 1 for i in range(value.rank + 1)]
-    line = op.constant(np.arange(classes).reshape(numbers), "int64")
-    return op.cast(op.elementwise("Equal", op.unsqueeze(value, [place]), line), dtype)
+    line = op.constant(np.arange(classes), "int64")
+    return op.cast(index.one_hot(op, value, line, axis), dtype)
 
 
 @operation(OPERATIONS, "OneHot")

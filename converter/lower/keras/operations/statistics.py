@@ -105,7 +105,7 @@ def nancumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | Non
 
 def _nan_extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
     value, nan = _filled(op, x, float("-inf" if op_type == "ReduceMax" else "inf"))
-    result = reduced(op, op_type, value, axis, keepdims)
+    result = op.reduce(op_type, value, all_axes(value, axis), keepdims=keepdims)
     if nan is None:
         return result
     return op.where(every(op, nan, axis=axis, keepdims=keepdims), float("nan"), result)
@@ -124,11 +124,11 @@ def nanmin(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
 
 
 def _nan_position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool) -> Value:
-    value, nan = _filled(op, x, float("-inf" if op_type == "ArgMax" else "inf"))
-    result = position(op, op_type, value, axis, keepdims)
-    if nan is None:
+    value = tensor(op, x)
+    result = position(op, op_type, value, axis, keepdims)  # passes over NaN
+    if not value.is_float:
         return result
-    nothing = every(op, nan, axis=axis, keepdims=keepdims)
+    nothing = every(op, op.unary("IsNaN", value), axis=axis, keepdims=keepdims)
     return op.where(nothing, op.constant(-1, "int32"), result)
 
 

@@ -14,6 +14,19 @@ EDGED = np.array(
      [[INF, 1, -2, 0], [1e-30, 0, 0, 0], [-5, 90, 90, -90]]], "float32",
 )  # fmt: skip
 TIED = np.array([[3, 1, 3, -4], [-4, 0, 2, -4]], "int32")
+NAN = math.nan
+NANS = np.array(
+    [[NAN, 1, 2, 0], [1, NAN, 5, NAN], [1, INF, 2, NAN], [-INF, -3, -INF, NAN], [NAN] * 4,
+     [3, 1, 7, 7]], "float32",
+)  # fmt: skip
+NARROW = NANS.astype("float16")
+DOUBLE = NANS.astype("float64")
+NOTHING = np.zeros((3, 0), "float32")
+
+
+def passing_over_nan(index, last):
+    """Return a reference: the index of an extreme, where NaN comes after all others."""
+    return lambda x: index(np.where(np.isnan(x), last, x), 1)
 
 
 def in_double(function):
@@ -103,6 +116,43 @@ ROWS = {
         )
         for order, text in ((0, 0), (1, 1), (2, 2), (3, 3), (INF, "inf"), (-INF, "-inf"))
     },
+    "largest": (
+        [PLAIN, EDGED, TIED, NANS, NARROW, DOUBLE], lambda x: np.max(x, 1), 0,
+        [op("Max", 1), keras("Max", axis=1), function("reduce_max", axis=1),
+         script("torch.amax(x0, [1])")],
+    ),
+    "smallest, kept": (
+        [PLAIN, EDGED, TIED, NANS, NARROW, DOUBLE], lambda x: np.min(x, 1, keepdims=True), 0,
+        [op("Min", 1, keep_dims=True), keras("Min", axis=1, keepdims=True),
+         script("torch.amin(x0, [1], True)")],
+    ),
+    "largest of no elements": (
+        [NOTHING], lambda x: np.full(3, -INF, "float32"), 0,
+        [op("Max", 1), function("reduce_max", axis=1)],
+    ),
+    "largest of all": (
+        [PLAIN, EDGED, NANS, NANS[5:]], lambda x: np.asarray(np.max(x)), 0,
+        [keras("Max"), function("reduce_max"), script("torch.max(x0)")],
+    ),
+    "largest size": (
+        [NANS, DOUBLE], lambda x: np.max(np.abs(x), 1), 0,
+        [keras("Norm", "linalg", ord=INF, axis=1),
+         script("torch.linalg_vector_norm(x0, inf, [1])")],
+    ),
+    "index of the largest, NaN passed over": (
+        [NANS, NARROW, DOUBLE], passing_over_nan(np.argmax, -INF), 0,
+        [op("ArgMax", 1, result="int64"), function("math.argmax", axis=1)],
+    ),
+    "index of the smallest, NaN passed over": (
+        [NANS, NARROW, DOUBLE], passing_over_nan(np.argmin, INF), 0,
+        [op("ArgMin", 1, result="int64"), function("math.argmin", axis=1)],
+    ),
+    "index of the first NaN, or of the largest": (
+        [NANS, NARROW, DOUBLE], lambda x: np.argmax(x, 1), 0, [script("torch.argmax(x0, 1)")],
+    ),
+    "index of the first NaN, or of the smallest": (
+        [NANS, NARROW, DOUBLE], lambda x: np.argmin(x, 1), 0, [script("torch.argmin(x0, 1)")],
+    ),
     "all": (
         [PLAIN, EDGED], lambda x: np.all(x, 1), 0,
         [keras("All", axis=1), script("torch.all(x0, 1)")],
