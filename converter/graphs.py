@@ -260,7 +260,7 @@ def gaps_of(error: ConvertError) -> Gaps:
 
 def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
     """Record in the bundle where graphs deviate from the source."""
-    from converter.lower.encoded import AS_INPUT, described, roots
+    from converter.lower.encoded import AS_INPUT, describe_inputs, roots
 
     changes: list[Normalisation] = []
     narrowed: dict[str, int] = {}
@@ -282,7 +282,7 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         detail = f"{what}: of the same distribution, by ONNX's generator"
         changes.append(Normalisation("random numbers are others", drawn.total(), detail))
     for graph in graphs:
-        for one, what in zip(roots(graph.encoded), described(graph.encoded), strict=True):
+        for one, what in zip(roots(graph.encoded), describe_inputs(graph.encoded), strict=True):
             change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)
             changes += [change] * (change not in changes)
     if unkept:

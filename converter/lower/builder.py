@@ -564,7 +564,7 @@ class Builder:
         return self.concat(parts, 0)
 
     def gather(self, x: Value, indices: Value, axis: int = 0) -> Value:
-        """Elements of x along an axis, by number."""
+        """Elements of x along an axis, by index."""
         axis = x.axis(axis)
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
         if x.dtype == "string" and axis < x.rank - 1:

@@ -66,11 +66,11 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         return None
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    exact = divided(a, b)
-    return exact if exact is not None else _named(f"({a})//({b})")
+    exact = divide_exactly(a, b)
+    return exact if exact is not None else _parse_name(f"({a})//({b})")
 
 
-def divided(a: Dim, b: Dim) -> Dim:
+def divide_exactly(a: Dim, b: Dim) -> Dim:
     """A / b where the remainder is zero, else None."""
     if a is None or b is None or b == 0:
         return None
@@ -99,9 +99,9 @@ def modulo(a: Dim, b: Dim) -> Dim:
     """A modulo b, of b's sign."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else None
-    if divided(a, b) is not None:
+    if divide_exactly(a, b) is not None:
         return 0
-    return None if a is None or b is None else _named(f"({a})%({b})")
+    return None if a is None or b is None else _parse_name(f"({a})%({b})")
 
 
 def least(a: Dim, b: Dim) -> Dim:
@@ -113,7 +113,7 @@ def least(a: Dim, b: Dim) -> Dim:
     for one, other in ((a, b), (b, a)):
         if isinstance(other, SymbolicDim) and one in other.operands:
             return one
-    return _named(f"min({','.join(sorted((str(a), str(b))))})")
+    return _parse_name(f"min({','.join(sorted((str(a), str(b))))})")
 
 
 def most(a: Dim, b: Dim) -> Dim:
@@ -122,7 +122,7 @@ def most(a: Dim, b: Dim) -> Dim:
         return max(a, b)
     if a == b or a is None or b is None:
         return a if a == b else None
-    text = _named(f"max({','.join(sorted((str(a), str(b))))})")
+    text = _parse_name(f"max({','.join(sorted((str(a), str(b))))})")
     return None if text is None else SymbolicDim(text, operands=(a, b))
 
 
@@ -182,8 +182,8 @@ def _name(found: Terms) -> Dim:
             name if name.isidentifier() else f"({name})" for name in names
         ]
         text += sign + "*".join(factors)
-    return None if _named(text) is None else SymbolicDim(text, found)
+    return None if _parse_name(text) is None else SymbolicDim(text, found)
 
 
-def _named(text: str) -> str | None:
+def _parse_name(text: str) -> str | None:
     return text if len(text) <= MAX_LENGTH else None

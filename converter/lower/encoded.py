@@ -26,11 +26,11 @@ VALUES, LENGTHS = "values", "lengths"  # those of all examples in a row; how man
 LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of images; of sounds
 NUMBERS, DECODED = "numbers", "decoded"
 FIELD = "field"  # of a line
-FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
+FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a string
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
 AS_INPUT = " as input"  # what the names of such changes end with
-SHOWN = 3  # elements of a default that a text shows
+SHOWN = 3  # elements of a default that a string shows
 MOST_SAID = 1000  # elements of a default that are said at all
 
 
@@ -92,7 +92,7 @@ class Encoded:
         }
 
 
-def described(several: Sequence[Encoded]) -> Iterable[str]:
+def describe_inputs(several: Sequence[Encoded]) -> Iterable[str]:
     """Yield what replaces each input of the source, in words."""
     inner = {one.input: one for one in several}
     for one in roots(several):

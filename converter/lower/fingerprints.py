@@ -22,17 +22,17 @@ def fingerprint(text: bytes) -> int:
     if n > 16:
         a, b = _word(text, 0) * K1 & MASK, _word(text, 8)
         c, d = _word(text, n - 8) * factor & MASK, _word(text, n - 16) * K2 & MASK
-        first = _rotated(a + b, 43) + _rotated(c, 30) + d
-        return _joined(first, a + _rotated(b + K2, 18) + c, factor)
+        first = _rotate(a + b, 43) + _rotate(c, 30) + d
+        return _join(first, a + _rotate(b + K2, 18) + c, factor)
     if n >= 8:
         a, b = _word(text, 0) + K2 & MASK, _word(text, n - 8)
-        c, d = _rotated(b, 37) * factor + a, (_rotated(a, 25) + b) * factor
-        return _joined(c, d, factor)
+        c, d = _rotate(b, 37) * factor + a, (_rotate(a, 25) + b) * factor
+        return _join(c, d, factor)
     if n >= 4:
-        return _joined(n + (_word(text, 0, 4) << 3), _word(text, n - 4, 4), factor)
+        return _join(n + (_word(text, 0, 4) << 3), _word(text, n - 4, 4), factor)
     if n:
         y, z = text[0] + (text[n >> 1] << 8), n + (text[-1] << 2)
-        return _mixed(y * K2 & MASK ^ z * K0 & MASK) * K2 & MASK
+        return _mix(y * K2 & MASK ^ z * K0 & MASK) * K2 & MASK
     return K2
 
 
@@ -40,15 +40,15 @@ def _word(text: bytes, begin: int, size: int = 8) -> int:
     return int.from_bytes(text[begin : begin + size], "little")
 
 
-def _rotated(value: int, by: int) -> int:
+def _rotate(value: int, by: int) -> int:
     value &= MASK
     return (value >> by | value << 64 - by) & MASK
 
 
-def _mixed(value: int) -> int:
+def _mix(value: int) -> int:
     return value ^ value >> 47
 
 
-def _joined(a: int, b: int, factor: int) -> int:
-    first = _mixed(((a ^ b) & MASK) * factor & MASK)
-    return _mixed(((b ^ first) & MASK) * factor & MASK) * factor & MASK
+def _join(a: int, b: int, factor: int) -> int:
+    first = _mix(((a ^ b) & MASK) * factor & MASK)
+    return _mix(((b ^ first) & MASK) * factor & MASK) * factor & MASK

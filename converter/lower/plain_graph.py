@@ -43,18 +43,18 @@ def encode(graph: Graph) -> dict[str, Any]:
         "outputs": graph.outputs,
         "specs": {name: [s.dtype, list(s.shape)] for name, s in graph.specs.items()},
         "initializers": {
-            name: {"weight": i.tensor} if isinstance(i, Weight) else _encoded(i)
+            name: {"weight": i.tensor} if isinstance(i, Weight) else _encode(i)
             for name, i in graph.initializers.items()
         },
         "nodes": [
-            [n.op_type, n.inputs, n.outputs, {k: _encoded(v) for k, v in n.attributes.items()},
+            [n.op_type, n.inputs, n.outputs, {k: _encode(v) for k, v in n.attributes.items()},
              n.domain]
             for n in graph.nodes
         ],
     }  # fmt: skip
 
 
-def _encoded(value: Any) -> dict[str, Any]:
+def _encode(value: Any) -> dict[str, Any]:
     if isinstance(value, Graph):
         return {"graph": encode(value)}
     if isinstance(value, np.ndarray):
@@ -97,7 +97,7 @@ def decode(
         MalformedGraphError: It describes none.
     """
     try:
-        graph = _decoded(content, name, opset, 0, frozenset())
+        graph = _decode(content, name, opset, 0, frozenset())
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as e:
         if isinstance(e, MalformedGraphError):
             raise
@@ -114,7 +114,7 @@ def _require(holds: object, found: str) -> None:
         raise MalformedGraphError(found)
 
 
-def _decoded(content: Any, name: str, opset: int, depth: int, outside: frozenset[str]) -> Graph:
+def _decode(content: Any, name: str, opset: int, depth: int, outside: frozenset[str]) -> Graph:
     _require(depth < MAX_DEPTH, f"graphs in graphs deeper than {MAX_DEPTH}")
     graph = Graph(name, opset, inputs=_names(content["inputs"]), outputs=_names(content["outputs"]))
     graph.specs = {str(k): _spec(dtype, shape) for k, (dtype, shape) in content["specs"].items()}
@@ -170,7 +170,7 @@ def _spec(dtype: Any, shape: Any) -> Spec:
 def _attribute(value: Any, opset: int, depth: int, outside: frozenset[str]) -> Attribute:
     (kind,) = {"graph", "texts", "dtype", "bytes", "float", "floats", "value"} & set(value)
     if kind == "graph":
-        return _decoded(value["graph"], "body", opset, depth, outside)
+        return _decode(value["graph"], "body", opset, depth, outside)
     if kind in ("texts", "dtype"):
         return _array(value)
     if kind == "bytes":

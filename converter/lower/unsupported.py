@@ -10,7 +10,7 @@ MOST_PLACES = 5  # of one kind
 
 
 class Unsupported(Exception):  # noqa: N818 - it is gathered, with others, into one error
-    """An op, argument, dtype or shape that is not supported; without a text, the op itself."""
+    """An op, argument, dtype or shape that is not supported; without a string, the op itself."""
 
 
 @dataclass(frozen=True, slots=True)

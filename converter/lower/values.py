@@ -88,10 +88,10 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     rank = max(len(a), len(b))
     wide_a = (1,) * (rank - len(a)) + a
     wide_b = (1,) * (rank - len(b)) + b
-    return tuple(_joined(m, n) for m, n in zip(wide_a, wide_b, strict=True))
+    return tuple(_join_dims(m, n) for m, n in zip(wide_a, wide_b, strict=True))
 
 
-def _joined(m: Dim, n: Dim) -> Dim:
+def _join_dims(m: Dim, n: Dim) -> Dim:
     if m == 1:
         return n
     if n == 1 or m == n:

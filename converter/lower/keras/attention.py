@@ -36,7 +36,7 @@ def mask_list(mask: Masks, count: int) -> list[Value | None]:
     return [*found, *[None] * (count - len(found))]
 
 
-def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
+def expand_mask(op: Builder, mask: Value, rank: int, heads: int) -> Value:
     """Return a mask with axes of one element where the scores have their heads.
 
     Args:
@@ -57,7 +57,7 @@ def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
 # -- one head --------------------------------------------------------------------------------------
 
 
-def attended(
+def apply_scores(
     op: Builder, scores: Value, value: Value, masks: Sequence[Value | None], *,
     query: Value, causal: bool, return_scores: bool,
 ) -> Masked:  # fmt: skip
@@ -107,7 +107,7 @@ def attention(
         pairs = pairs if scale is None else op.mul(pairs, scale)
         sums = op.reduce("ReduceSum", op.unary("Tanh", pairs), [-1])
         scores = op.mul(sums, w["concat_score_weight"])
-    return attended(
+    return apply_scores(
         op, scores, value, mask_list(mask, 2), query=query, causal=causal or use_causal_mask,
         return_scores=return_attention_scores,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def additive_attention(
     pairs = op.unary("Tanh", op.add(op.unsqueeze(query, [-2]), op.unsqueeze(key, [-3])))
     pairs = op.mul(pairs, w["scale"]) if use_scale else pairs
     scores = op.reduce("ReduceSum", pairs, [-1])
-    return attended(
+    return apply_scores(
         op, scores, value, mask_list(mask, 2), query=query, causal=causal or use_causal_mask,
         return_scores=return_attention_scores,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def shares_of(
     return shares if mask is None or robust is not None else op.where(mask, shares, 0.0)
 
 
-def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
+def project(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
     """Return the product of x [..., D] and a kernel [D, N, H]: [..., N, H]."""
     kernel = w["kernel"]
     *_, heads, size = kernel.shape
@@ -194,7 +194,7 @@ def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
     return op.reshape(wide, (*x.shape[:-1], heads, size))
 
 
-def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
+def merge_heads(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
     """Return the product of x [..., N, V] and a kernel [N, V, *out]: [..., *out]."""
     kernel = w["kernel"]
     out = kernel.shape[2:]
@@ -287,21 +287,21 @@ def _attend_heads(
     """Return multi-head attention with its input and output projections."""
     seen = _seen(op, call, window)
     q, k, v = (
-        projected(op, w.below(role), x, use_bias=use_bias)
+        project(op, w.below(role), x, use_bias=use_bias)
         for role, x in (("query", call.query), ("key", call.key), ("value", call.value))
     )
     scale = 1 / sqrt(width)
     shares: Value | None = None
     if robust is None and q.rank == 4 and not dropout and not call.has_scores:
-        seen = None if seen is None else expanded(op, seen, 4, -3)
+        seen = None if seen is None else expand_mask(op, seen, 4, -3)
         result = dot_product(op, q, k, v, scale=scale, mask=seen)
     else:
         axes = _axes(attention_axes, q.rank)
         result, shares = _over_axes(op, op.mul(q, scale), k, v, seen, axes, robust)
     if use_gate:
-        gate = projected(op, w.below("gate"), call.query, use_bias=use_bias)
+        gate = project(op, w.below("gate"), call.query, use_bias=use_bias)
         result = op.mul(result, op.unary("Sigmoid", gate))
-    output = joined(op, w.below("attention_output"), result, use_bias=use_bias)
+    output = merge_heads(op, w.below("attention_output"), result, use_bias=use_bias)
     return Masked([output, shares] if call.has_scores else output, call.masks[0])
 
 
@@ -343,7 +343,7 @@ def _over_axes(
     sizes = [[x.shape[i] for i in axes] for x in (query, key)]
     if count > 1:
         scores = op.reshape(scores, (*q.shape[:-2], *sizes[0], *sizes[1]))
-    seen = None if mask is None else expanded(op, mask, scores.rank, -2 * count - 1)
+    seen = None if mask is None else expand_mask(op, mask, scores.rank, -2 * count - 1)
     shares = shares_of(op, scores, seen, count, robust)
     flat = shares
     if count > 1:

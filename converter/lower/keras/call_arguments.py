@@ -23,7 +23,7 @@ SIGNATURES = {
 
 def place_tensors(layer: Layer) -> Layer:
     """Return a layer whose calls pass the first tensors of its signature by position."""
-    calls = tuple(_placed(layer.class_name, call) for call in layer.calls)
+    calls = tuple(_place_arguments(layer.class_name, call) for call in layer.calls)
     if calls == layer.calls or not _is_kerass(layer):
         return layer
     return replace(layer, calls=calls)
@@ -34,7 +34,7 @@ def _is_kerass(layer: Layer) -> bool:
     return layer.class_name in MODELS or row_of(layer.module, layer.class_name) is not None
 
 
-def _placed(class_name: str, call: Call) -> Call:
+def _place_arguments(class_name: str, call: Call) -> Call:
     names: tuple[str, ...] = SIGNATURES.get(class_name, ())
     if not call.arguments and not names:
         names = tuple(name for name in FIRST if _is_tensors(call.keywords, name))[:1]

@@ -94,7 +94,7 @@ def _one_step(make: Make) -> Callable[..., list[Value]]:
         op: Builder, w: Roles, x: Value, /, *given: Value, states: Any = None, **arguments: Any
     ) -> list[Value]:
         cell = make(op, w, **arguments)
-        before = [*given, *flattened(states)]
+        before = [*given, *flatten(states)]
         after = cell.step(cell.project(x), before)
         return [after[cell.result], *after[: cell.count]]
 
@@ -109,13 +109,13 @@ def keywords(function: Callable[..., Any]) -> list[Parameter]:
     return [p for p in found if p.kind is Parameter.KEYWORD_ONLY]
 
 
-def flattened(values: Any) -> list[Value]:
+def flatten(values: Any) -> list[Value]:
     """Return the tensors in lists at any depth."""
     if values is None:
         return []
     if isinstance(values, Value):
         return [values]
-    return [v for part in values for v in flattened(part)]
+    return [v for part in values for v in flatten(part)]
 
 
 def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:

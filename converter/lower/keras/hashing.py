@@ -10,7 +10,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.hashed_strings import fingerprints
-from converter.lower.keras.preprocessing import dense, dtype_named, encoded
+from converter.lower.keras.preprocessing import dense, dtype_named, encode
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops import hashing
 from converter.lower.values import Value
@@ -34,7 +34,7 @@ def hashing_layer(
             given, mask = fingerprints(op, given), fingerprints(op, mask)
         is_masked = op.elementwise("Equal", given, mask)
         bins = op.where(is_masked, op.constant(0, "int64"), op.add(bins, op.constant(1, "int64")))
-    return encoded(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))
+    return encode(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))
 
 
 def _hashes(op: Builder, x: Value, salt: int | Sequence[int] | None) -> Value:
@@ -60,4 +60,4 @@ def hashed_crossing(
         fingerprints(op, x) if x.dtype == "string" else op.cast(x, "int64") for x in features
     ]
     bins = hashing.modulo(op, hashing.concatenate(op, numbers), num_bins)
-    return encoded(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))
+    return encode(op, bins, output_mode, num_bins, dtype_named(dtype, "int64"))

@@ -20,7 +20,7 @@ NARROW = ("uint8", "int8", "uint16", "int16")
 OVERSHOOTING = ("bicubic", "lanczos3", "lanczos5", "mitchellcubic")  # beyond the image's values
 
 
-def computed(op: Builder, w: Roles, x: Value) -> Value:
+def cast_to_compute(op: Builder, w: Roles, x: Value) -> Value:
     """Cast x to the dtype that the layer computes in."""
     return op.cast(x, w.policy or "float32")
 
@@ -47,7 +47,7 @@ def augmentation(
     del addition_factor, all_ops, alpha, bounding_box_format, chain_depth, data_format, factor
     del fill_mode, fill_value, height_factor, interpolation, kernel_size, mode, num_chains, num_ops
     del scale, seed, sigma, threshold_factor, value_range, width_factor, x_factor, y_factor
-    return computed(op, w, x)
+    return cast_to_compute(op, w, x)
 
 
 @keras_layer(
@@ -66,7 +66,7 @@ def augmentation_of_any_dtype(
     """The input: augmentation happens in training only."""
     del alpha, bins, bounding_box_format, brightness_factor, contrast_factor, data_format, factor
     del fill_value, hue_factor, interpolation, max_number, saturation_factor, seed, value_range
-    return x if keeps_dtype else computed(op, w, x)
+    return x if keeps_dtype else cast_to_compute(op, w, x)
 
 
 @keras_layer("RandomCrop")
@@ -79,7 +79,7 @@ def random_crop(
     del seed, bounding_box_format
     if keeps_dtype:
         return x
-    return _of_aspect(op, computed(op, w, x), (height, width), data_format)
+    return _of_aspect(op, cast_to_compute(op, w, x), (height, width), data_format)
 
 
 @keras_layer("Pipeline")
@@ -121,7 +121,7 @@ def resizing(
     if method != "nearest":
         image = op.cast(image, "float64" if x.dtype == "float64" else "float32")
     elif not keeps_dtype:
-        image = computed(op, w, image)
+        image = cast_to_compute(op, w, image)
     size = (height, width)
     if crop_to_aspect_ratio:
         image = _crop_to_aspect(op, image, size)
@@ -131,12 +131,12 @@ def resizing(
         raise Unsupported(
             f"interpolation {method!r} to {w.policy}: Keras 2 wraps what is beyond its limits"
         )
-    result = _resized(op, image, size, method, is_integer=not x.is_float, antialias=antialias)
-    result = _back(op, result, x.dtype) if keeps_dtype else computed(op, w, result)
+    result = _resize(op, image, size, method, is_integer=not x.is_float, antialias=antialias)
+    result = _back(op, result, x.dtype) if keeps_dtype else cast_to_compute(op, w, result)
     return _as_batched(op, as_given(op, result, data_format), x)
 
 
-def _resized(
+def _resize(
     op: Builder, image: Value, size: tuple[int, int], method: str, *,
     is_integer: bool, antialias: bool = False,
 ) -> Value:  # fmt: skip
@@ -176,7 +176,7 @@ def center_crop(
 ) -> Value:  # fmt: skip
     """The center of x; an x that is too small is cropped to the aspect ratio and enlarged."""
     del bounding_box_format
-    images = _batched(op, computed(op, w, x))
+    images = _batched(op, cast_to_compute(op, w, x))
     image = channels_first(op, images, data_format)
     rows, columns = image.shape[2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
@@ -187,7 +187,7 @@ def center_crop(
         top, left = (rows - height) // 2, (columns - width) // 2
         part = op.slice(image, [2, 3], [top, left], [top + height, left + width])
         made = as_given(op, part, data_format)
-    return _as_batched(op, made if keeps_dtype else computed(op, w, made), x)
+    return _as_batched(op, made if keeps_dtype else cast_to_compute(op, w, made), x)
 
 
 def _of_aspect(op: Builder, x: Value, size: tuple[int, int], data_format: str | None) -> Value:
@@ -197,7 +197,7 @@ def _of_aspect(op: Builder, x: Value, size: tuple[int, int], data_format: str | 
     """
     image = channels_first(op, x, data_format)
     image = _crop_to_aspect(op, op.cast(image, "float32"), size)
-    result = _resized(op, image, size, "bilinear", is_integer=not x.is_float)
+    result = _resize(op, image, size, "bilinear", is_integer=not x.is_float)
     return as_given(op, op.cast(result, x.dtype) if x.is_float else result, data_format)
 
 
@@ -283,7 +283,7 @@ def auto_contrast(
 ) -> Value:  # fmt: skip
     """Images scaled one by one to fill the range of values."""
     del data_format, bounding_box_format
-    given = computed(op, w, x)
+    given = cast_to_compute(op, w, x)
     image = in_range(op, given, value_range, (0, 255))
     low = op.reduce("ReduceMin", image, [1, 2], keepdims=True)
     high = op.reduce("ReduceMax", image, [1, 2], keepdims=True)

@@ -107,7 +107,7 @@ def slice_(op: Builder, x: Any, start: Any, size: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "gather")
 def gather(op: Builder, reference: Any, indices: Any) -> Value:
-    """Elements along the first axis, by number."""
+    """Elements along the first axis, by index."""
     return function(op, "gather", reference, indices)
 
 

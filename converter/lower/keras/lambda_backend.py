@@ -271,7 +271,7 @@ def argmin(op: Builder, x: Any, axis: int = -1) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "cumsum")
 def cumsum(op: Builder, x: Any, axis: int = 0) -> Value:
-    """The running sum along an axis."""
+    """The cumulative sum along an axis."""
     return function(op, "cumsum", x, axis)
 
 

@@ -305,7 +305,7 @@ def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> An
 
 
 def _check_text(of: str, name: str, given: list[Any], named: Mapping[str, Any]) -> None:
-    """Raise where a method of a text would make a very long one, or look into objects."""
+    """Raise where a method of a string would make a very long one, or look into objects."""
     if name == "format":
         parts = [*given, *named.values()]
         if any(c in of for c in ":.[!") or not all(isinstance(p, v.PLAIN) for p in parts):

@@ -18,7 +18,7 @@ from converter.lower.values import Value
 from formats.python_bytecode import Code
 
 MOST_BITS = 4096  # of an integer
-MOST_ELEMENTS = 50_000  # of a list or text, and of what nested lists hold together
+MOST_ELEMENTS = 50_000  # of a list or string, and of what nested lists hold together
 DEEPEST = 32  # lists inside one another
 MOST_NUMBERS = 1_000_000  # of an array that is computed here
 PLAIN = (int, float, complex, str, bytes, type(None), type(...))

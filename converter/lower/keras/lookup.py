@@ -14,7 +14,7 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
 from converter.lower.keras.model import Layer, Model
-from converter.lower.keras.preprocessing import dense, dtype_named, encoded
+from converter.lower.keras.preprocessing import dense, dtype_named, encode
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 from formats.core.storage import Span
@@ -81,7 +81,7 @@ def _encoder(
     )[0]
 
 
-def _numbered(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> Value:
+def _indices_of_tokens(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> Value:
     """Return the index of each token."""
     default = words.oov if words.oov_count == 1 else -1
     keys = list(words.tokens)
@@ -99,7 +99,7 @@ def _numbered(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> 
     return op.where(unknown, number, found)
 
 
-def _worded(op: Builder, x: Value, words: Vocabulary) -> Value:
+def _tokens_of_indices(op: Builder, x: Value, words: Vocabulary) -> Value:
     """Return the token of each index."""
     keys = [words.special + i for i in range(len(words.tokens))]
     values = list(words.tokens)
@@ -108,22 +108,22 @@ def _worded(op: Builder, x: Value, words: Vocabulary) -> Value:
     return _encoder(op, op.cast(x, "int64"), keys, values, words.oov_token)
 
 
-def _looked_up(
+def _look_up(
     op: Builder, w: Roles, x: Value, words: Vocabulary, mode: str, *,
     invert: bool, max_tokens: int | None, pad_to_max_tokens: bool, idf_weights: Any, dtype: str,
 ) -> Value:  # fmt: skip
     """Look tokens up, and encode their indices."""
     if invert:
-        return _worded(op, x, words)
+        return _tokens_of_indices(op, x, words)
     mode = {"binary": "multi_hot", "tf-idf": "tf_idf"}.get(mode, mode)
-    numbers = _numbered(op, x, words, as_numbers=mode == "int")
+    numbers = _indices_of_tokens(op, x, words, as_numbers=mode == "int")
     if mode == "int":
         return numbers
     size = words.special + len(words.tokens)
     depth = int(max_tokens or size) if pad_to_max_tokens else size
     if mode != "tf_idf":
-        return encoded(op, numbers, mode, depth, dtype)
-    counts = encoded(op, numbers, "count", depth, "float32")
+        return encode(op, numbers, mode, depth, dtype)
+    counts = encode(op, numbers, "count", depth, "float32")
     return op.mul(counts, _idf_weights(op, w, words, depth, idf_weights))
 
 
@@ -157,7 +157,7 @@ def integer_lookup(
         raise Unsupported(f"oov_method {oov_method!r}")
     as_numbers = output_mode == "int"
     words = _vocabulary(vocabulary, mask_token, oov_token, num_oov_indices, as_numbers=as_numbers)
-    return _looked_up(
+    return _look_up(
         op, w, op.cast(x, "int64"), words, output_mode, invert=invert, max_tokens=max_tokens,
         pad_to_max_tokens=pad_to_max_tokens, idf_weights=idf_weights,
         dtype=dtype_named(dtype, "float32") if encodes_as == "policy" else encodes_as,
@@ -179,7 +179,7 @@ def string_lookup(
     dense(sparse)
     as_numbers = output_mode == "int"
     words = _vocabulary(vocabulary, mask_token, oov_token, num_oov_indices, as_numbers=as_numbers)
-    return _looked_up(
+    return _look_up(
         op, w, x, words, output_mode, invert=invert, max_tokens=max_tokens,
         pad_to_max_tokens=pad_to_max_tokens, idf_weights=idf_weights,
         dtype=dtype_named(dtype, "float32") if encodes_as == "policy" else encodes_as,
@@ -206,7 +206,7 @@ def text_vectorization(
     if split not in (None, "whitespace"):
         raise Unsupported(f"split {split!r}")
     words = _vocabulary(vocabulary, "", "[UNK]", 1, as_numbers=output_mode == "int")
-    found = _looked_up(
+    found = _look_up(
         op, w, _split(op, x) if split else x, words, output_mode, invert=False,
         max_tokens=max_tokens, pad_to_max_tokens=pad_to_max_tokens, idf_weights=idf_weights,
         dtype="float32" if encodes_as == "policy" else encodes_as,

@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.core import plain_numbers
-from converter.lower.keras.images import computed
+from converter.lower.keras.images import cast_to_compute
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 
@@ -31,7 +31,7 @@ def rescaling(
     scale: Any, offset: Any = 0.0, mask: Value | None = None, passes_mask: bool = True,
 ) -> Masked:  # fmt: skip
     """`x * scale + offset`."""
-    given = computed(op, w, x)
+    given = cast_to_compute(op, w, x)
     factor = op.constant(np.asarray(plain_numbers(scale), np.float64), given.dtype)
     result = op.mul(given, factor)
     moved = np.asarray(plain_numbers(offset), np.float64)
@@ -48,7 +48,7 @@ def normalization(
 ) -> Masked:  # fmt: skip
     """(x - mean) / max(sqrt(variance), epsilon), or its inverse."""
     w.leave("count")
-    given = computed(op, w, x)
+    given = cast_to_compute(op, w, x)
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     kept = sorted(x.axis(a) for a in axes)
     shape = [x.shape[i] if i in kept else 1 for i in range(x.rank)]
@@ -92,7 +92,7 @@ def discretization(
     dense(sparse)
     if output_mode == "int":
         return op.cast(bins, dtype_named(dtype, "int64") if int_dtype == "policy" else int_dtype)
-    return encoded(op, bins, output_mode, len(bounds) + 1, dtype_named(dtype, "float32"))
+    return encode(op, bins, output_mode, len(bounds) + 1, dtype_named(dtype, "float32"))
 
 
 @keras_layer("CategoryEncoding")
@@ -106,7 +106,7 @@ def category_encoding(
     dense(sparse)
     kind = dtype_named(dtype, "float32")
     weights = None if count_weights is None else op.cast(count_weights, kind)
-    return encoded(op, x, output_mode, num_tokens, kind, weights)
+    return encode(op, x, output_mode, num_tokens, kind, weights)
 
 
 def dense(sparse: bool) -> None:
@@ -115,7 +115,7 @@ def dense(sparse: bool) -> None:
         raise Unsupported("sparse output")
 
 
-def encoded(
+def encode(
     op: Builder, x: Value, mode: str, depth: int, dtype: str, weights: Value | None = None
 ) -> Value:
     """Encode categories.

@@ -61,7 +61,7 @@ def single(op: Builder, x: Value) -> Value:
 # -- weights ---------------------------------------------------------------------------------------
 
 
-def unpacked(op: Builder, packed: Value, axis: int, count: Dim, *, signed: bool = True) -> Value:
+def unpack_int4(op: Builder, packed: Value, axis: int, count: Dim, *, signed: bool = True) -> Value:
     """Return int4 values unpacked from bytes along an axis, the low nibble first."""
     wide = op.cast(packed, "int32")
     low = op.elementwise("Mod", wide, 16)
@@ -86,10 +86,10 @@ def in_groups(op: Builder, w: Roles, numbers: Value, axis: int, prefix: str = "k
     return op.mul(op.sub(op.cast(numbers, scale.dtype), op.cast(zero, scale.dtype)), scale)
 
 
-def calibrated(op: Builder, w: Roles, bits: int, columns: Dim) -> Value:
+def dequantize_calibrated(op: Builder, w: Roles, bits: int, columns: Dim) -> Value:
     """Return the kernel [in, out] of GPTQ or AWQ: integers [out, in] in groups along in."""
     kept = w.exact("quantized_kernel")
-    numbers = unpacked(op, kept, 0, columns, signed=False) if bits == 4 else kept
+    numbers = unpack_int4(op, kept, 0, columns, signed=False) if bits == 4 else kept
     kernel = op.transpose(in_groups(op, w, numbers, -1), [1, 0])
     return op.div(kernel, op.unsqueeze(w["awq_scales"], [-1])) if "awq_scales" in w else kernel
 
@@ -107,7 +107,9 @@ def leave_history(w: Roles) -> None:
     w.leave("outputs_grad_scale")
 
 
-def finished(op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool) -> Value:
+def add_bias_and_activate(
+    op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool
+) -> Value:
     """Return activation(x + bias)."""
     return activate(op, op.add(x, w["bias"]) if has_bias else x, activation)
 
@@ -121,7 +123,9 @@ def bias_of_float8(op: Builder, w: Roles) -> Value:
 # -- Dense -----------------------------------------------------------------------------------------
 
 
-def scaled_product(op: Builder, x: Value, kernel: Value, scale: Value, to: Range | None) -> Value:
+def multiply_quantized(
+    op: Builder, x: Value, kernel: Value, scale: Value, to: Range | None
+) -> Value:
     """Return x @ kernel / scale for a kernel of integers; x is quantized if a range is given."""
     dtype = x.dtype
     if to is not None:
@@ -140,8 +144,8 @@ def dense_int8(
     """activation(x @ kernel / scale + bias), with x quantized, too."""
     del units
     to = input_range(quantization_config, Range())
-    result = scaled_product(op, x, w.exact("kernel"), w["kernel_scale"], to)
-    return finished(op, w, result, activation, has_bias=use_bias)
+    result = multiply_quantized(op, x, w.exact("kernel"), w["kernel_scale"], to)
+    return add_bias_and_activate(op, w, result, activation, has_bias=use_bias)
 
 
 @keras_layer("Dense int4", mask="pass")
@@ -153,13 +157,13 @@ def dense_int4(
     packed = w.exact("kernel")
     if packed.shape[-1] != (units + 1) // 2:
         raise Unsupported("a kernel that an older Keras packed")
-    kernel = unpacked(op, packed, -1, units)
+    kernel = unpack_int4(op, packed, -1, units)
     if "kernel_zero" in w:
         result = op.matmul(x, op.cast(in_groups(op, w, kernel, 0), x.dtype))
     else:
         to = input_range(quantization_config, None)
-        result = scaled_product(op, x, kernel, w["kernel_scale"], to)
-    return finished(op, w, result, activation, has_bias=use_bias)
+        result = multiply_quantized(op, x, kernel, w["kernel_scale"], to)
+    return add_bias_and_activate(op, w, result, activation, has_bias=use_bias)
 
 
 @keras_layer("Dense float8", mask="pass")
@@ -181,15 +185,15 @@ def dense_calibrated(
     units: int, activation: Any = None, use_bias: bool = True, dtype: Any = None,
 ) -> Value:  # fmt: skip
     """activation(x @ kernel + bias) with weights of GPTQ or AWQ."""
-    kernel = calibrated(op, w, bits_of(dtype), units)
+    kernel = dequantize_calibrated(op, w, bits_of(dtype), units)
     result = op.matmul(x, op.cast(kernel, x.dtype))
-    return finished(op, w, result, activation, has_bias=use_bias)
+    return add_bias_and_activate(op, w, result, activation, has_bias=use_bias)
 
 
 # -- EinsumDense -----------------------------------------------------------------------------------
 
 
-def spelled_out(equation: str, rank: int) -> tuple[str, str, str]:
+def expand_ellipsis(equation: str, rank: int) -> tuple[str, str, str]:
     """Return the subscripts of input, kernel and output, with letters for an ellipsis."""
     left, _, output = equation.replace(" ", "").partition("->")
     inputs, _, kernel = left.partition(",")
@@ -215,7 +219,7 @@ def quantized_einsum(
 ) -> Value:
     """Return einsum(equation, x, kernel) / scale; x is quantized if a range is given."""
     dtype = x.dtype
-    inputs, _, output = spelled_out(equation, x.rank)
+    inputs, _, output = expand_ellipsis(equation, x.rank)
     divisors = [] if scale is None else [scale]
     if to is not None:
         summed = [i for i, letter in enumerate(inputs) if letter not in output]
@@ -245,7 +249,7 @@ def einsum_dense_int8(
     del output_shape
     to = input_range(quantization_config, Range())
     result = quantized_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
-    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+    return add_bias_and_activate(op, w, result, activation, has_bias=bool(bias_axes))
 
 
 @keras_layer("EinsumDense int4", mask="pass")
@@ -255,10 +259,10 @@ def einsum_dense_int4(
     quantization_config: Any = None,
 ) -> Value:  # fmt: skip
     """activation(einsum(equation, x, kernel) + bias) with int4 weights."""
-    letters = spelled_out(equation, x.rank)
+    letters = expand_ellipsis(equation, x.rank)
     shape = kernel_shape(x, *letters, output_shape)
     columns = total([n for n, c in zip(shape, letters[1], strict=True) if c in letters[2]])
-    kernel = unpacked(op, w.exact("kernel"), -1, columns)
+    kernel = unpack_int4(op, w.exact("kernel"), -1, columns)
     if "kernel_zero" in w:
         weights, to = in_groups(op, w, kernel, 0), None
     else:
@@ -266,7 +270,7 @@ def einsum_dense_int4(
         weights = op.div(op.cast(kernel, scale.dtype), scale)
         to = input_range(quantization_config, None)
     result = quantized_einsum(op, x, op.reshape(weights, shape), None, to, equation)
-    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+    return add_bias_and_activate(op, w, result, activation, has_bias=bool(bias_axes))
 
 
 @keras_layer("EinsumDense float8", mask="pass")
@@ -291,22 +295,22 @@ def einsum_dense_calibrated(
 ) -> Value:  # fmt: skip
     """activation(einsum(equation, x, kernel) + bias) with weights of GPTQ or AWQ."""
     del gptq_unpacked_column_size, awq_unpacked_column_size  # the scale has as many rows
-    letters = spelled_out(equation, x.rank)
+    letters = expand_ellipsis(equation, x.rank)
     shape = kernel_shape(x, *letters, output_shape)
     columns = w["kernel_scale"].shape[0]
-    kernel = op.reshape(calibrated(op, w, bits_of(dtype), columns), shape)
+    kernel = op.reshape(dequantize_calibrated(op, w, bits_of(dtype), columns), shape)
     result = quantized_einsum(op, x, kernel, None, None, equation)
-    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+    return add_bias_and_activate(op, w, result, activation, has_bias=bool(bias_axes))
 
 
 # -- Embedding -------------------------------------------------------------------------------------
 
 
-def looked_up(op: Builder, w: Roles, numbers: Value, width: int) -> Value:
+def look_up(op: Builder, w: Roles, numbers: Value, width: int) -> Value:
     """Return rows of quantized embeddings, scaled by row or in groups of a row."""
     kept = w.exact("embeddings")
     packed = kept.shape[-1] != width
-    rows = op.gather(unpacked(op, kept, -1, width) if packed else kept, numbers)
+    rows = op.gather(unpack_int4(op, kept, -1, width) if packed else kept, numbers)
     scale = w["embeddings_scale"]
     if "embeddings_zero" not in w:
         return op.div(op.cast(rows, scale.dtype), op.unsqueeze(op.gather(scale, numbers), [-1]))
@@ -324,7 +328,7 @@ def embedding(
     """embeddings[x] of quantized embeddings; index 0 is masked if asked."""
     del input_dim
     numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
-    result = looked_up(op, w, numbers, output_dim)
+    result = look_up(op, w, numbers, output_dim)
     if not mask_zero:
         return result
     zero = op.constant(0, numbers.dtype)
@@ -347,10 +351,10 @@ def reversible_embedding(
     if tie_weights:
         numbers = op.transpose(numbers, [1, 0])
     if numbers.shape[0] != output_dim:
-        numbers = unpacked(op, numbers, 0, output_dim)
+        numbers = unpack_int4(op, numbers, 0, output_dim)
     to = input_range(quantization_config, Range())
     if "embeddings_zero" not in w:
-        logits = scaled_product(op, x, numbers, w[f"{role}_scale"], to)
+        logits = multiply_quantized(op, x, numbers, w[f"{role}_scale"], to)
     else:
         axes = (1, 0) if tie_weights else (0, 1)
         groups = op.cast(w.exact("g_idx"), "int64")
@@ -360,7 +364,7 @@ def reversible_embedding(
         )
         away = op.sub(op.cast(numbers, scale.dtype), op.cast(zero, scale.dtype))
         kernel, one = op.mul(away, scale), op.constant(1.0, x.dtype)
-        logits = scaled_product(op, x, kernel, one, to)
+        logits = multiply_quantized(op, x, kernel, one, to)
     if logit_soft_cap is None:
         return logits
     return op.mul(op.unary("Tanh", op.div(logits, logit_soft_cap)), logit_soft_cap)

@@ -21,7 +21,7 @@ from converter.lower.keras.cells import (
     Make,
     Native,
     cell_of,
-    flattened,
+    flatten,
     gru_cell,
     keywords,
     lstm_cell,
@@ -168,7 +168,7 @@ def states_of_call(
     Keras 2 records a call's constants as its last tensors. StackedRNNCells takes them for cells of
     custom classes; cells of Keras's own read none.
     """
-    found = [*given, *flattened(initial_state)]
+    found = [*given, *flatten(initial_state)]
     return found[: len(found) - (num_constants or 0)]
 
 

@@ -257,7 +257,7 @@ class Modules:
 
         Args:
             subject: It.
-            structure: Positional and keyword arguments of the call, tensors by number.
+            structure: Positional and keyword arguments of the call, tensors by index.
             values: Those tensors, with their masks.
 
         Raises:

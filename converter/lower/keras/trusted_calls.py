@@ -30,7 +30,7 @@ Path = tuple[str, ...]
 CallModel = Callable[
     [Model, Path, Mapping[Reference, Value], Mapping[Path, Mapping[str, str]]], list[Value]
 ]
-Structure = tuple[list[Any], dict[str, Any]]  # of a call: arguments, keywords; tensors by number
+Structure = tuple[list[Any], dict[str, Any]]  # of a call: arguments, keywords; tensors by index
 Given = tuple[Value, Value | None]  # a tensor and its mask
 
 
@@ -82,7 +82,7 @@ class Calls:
             subject: A class or a function.
             path: Of the layer that it is.
             own: That layer's tensors: role → name.
-            structure: Arguments and keywords of the call, tensors by number.
+            structure: Arguments and keywords of the call, tensors by index.
             given: Those tensors.
 
         Returns:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.cells import CELLS, Cell, flattened
+from converter.lower.keras.cells import CELLS, Cell, flatten
 from converter.lower.keras.fold_time import fold_steps, mask_as_given, mask_of_steps, unfold_steps
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.recurrent import (
@@ -71,7 +71,7 @@ def bidirectional(
         # Each layer gives its outputs in the order it made them; then the second is reversed.
         for n, reversed_ in enumerate((loop.go_backwards, not loop_back.go_backwards)):
             outputs[n] = flip(op, outputs[n], 1) if reversed_ else outputs[n]
-    merged = _merged(op, outputs, merge_mode)
+    merged = _merge(op, outputs, merge_mode)
     if loop.return_sequences:
         merged = [as_given(v, loop) for v in merged]
     states = [s for run in runs for s in run.states] if loop.return_state else []
@@ -79,7 +79,7 @@ def bidirectional(
     return Masked([*merged, *states], [after] * len(merged))
 
 
-def _merged(op: Builder, outputs: list[Value], mode: str | None) -> list[Value]:
+def _merge(op: Builder, outputs: list[Value], mode: str | None) -> list[Value]:
     forth, back = outputs
     if mode is None:
         return outputs
@@ -175,7 +175,7 @@ def _on_steps(
     steps = [fold_steps(op, t) for t in tensors]
     made = call_layer(op, _inside(op, w, layer), layer, *steps, mask=inner)
     made = made if isinstance(made, Masked) else Masked(made, None)
-    outputs = [unfold_steps(op, v, x) for v in flattened(made.value)]
+    outputs = [unfold_steps(op, v, x) for v in flatten(made.value)]
     return Masked(outputs, mask_after(op, x, mask, made.mask))
 
 

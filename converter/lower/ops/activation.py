@@ -183,7 +183,7 @@ def glu(op: Builder, x: Value, axis: int = -1) -> Value:
     n = x.shape[axis]
     if isinstance(n, int) and n % 2:
         raise Unsupported(f"glu over an axis of {n} elements, which is odd")
-    shape = (*x.shape[:axis], dims.divided(n, 2), *x.shape[axis + 1 :])
+    shape = (*x.shape[:axis], dims.divide_exactly(n, 2), *x.shape[axis + 1 :])
     a, b = op.node(
         "Split", [op.plain(x)], [(x.dtype, shape)] * 2,
         attributes={"axis": axis, "num_outputs": 2},

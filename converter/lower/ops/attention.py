@@ -57,7 +57,7 @@ def repeat_heads(op: Builder, x: Value, heads: Dim) -> Value:
         Unsupported: The number of heads is no known multiple.
     """
     own = x.shape[-3]
-    times = dims.divided(heads, own)
+    times = dims.divide_exactly(heads, own)
     if own in (heads, 1):  # a single head is broadcast
         return x
     if not isinstance(times, int):

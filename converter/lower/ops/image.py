@@ -25,7 +25,7 @@ def _floating(op: Builder, size: Size) -> Value:
     return op.cast(size, "float32")
 
 
-def _counted(op: Builder, size: Size) -> Value:
+def _count_to(op: Builder, size: Size) -> Value:
     """Return the integers below a size, as float32."""
     if isinstance(size, int):
         return op.constant(np.arange(size, dtype=F))
@@ -33,7 +33,7 @@ def _counted(op: Builder, size: Size) -> Value:
     return op.cast(op.emit("Range", *bounds, dtype="int64", shape=(None,)), "float32")
 
 
-def _rounded(op: Builder, x: Value) -> Value:
+def _round_half_away(op: Builder, x: Value) -> Value:
     """Round half away from zero."""
     size = op.unary("Abs", x)
     whole = op.unary("Floor", size)
@@ -98,7 +98,7 @@ def crop_and_resize(
 
     def places(low: Value, high: Value, size: Size, count: Size) -> Value:
         """Return the coordinates of each row (or column) of each crop: [n, count]."""
-        last, steps = pixels.last(size), op.unsqueeze(_counted(op, count), [0])
+        last, steps = pixels.last(size), op.unsqueeze(_count_to(op, count), [0])
         middle = op.mul(op.mul(op.add(low, high), 0.5), last)
         if count == 1:
             return middle
@@ -118,7 +118,7 @@ def crop_and_resize(
         return op.elementwise("And", low, op.elementwise("LessOrEqual", x, pixels.last(size)))
 
     if method == "nearest":
-        found = pixels.at(number, _rounded(op, row), _rounded(op, column))
+        found = pixels.at(number, _round_half_away(op, row), _round_half_away(op, column))
     elif method == "bilinear":
         found = _between(op, pixels, number, row, column)
     else:
@@ -168,8 +168,8 @@ def transform(
     if interpolation == "bilinear" and images.dtype != "float32":
         raise Unsupported(f"bilinear interpolation of images of {images.dtype}")
     pixels = _Pixels(op, images)
-    column = op.unsqueeze(_counted(op, sizes[1]), [0, 1])
-    row = op.unsqueeze(_counted(op, sizes[0]), [0, 2])
+    column = op.unsqueeze(_count_to(op, sizes[1]), [0, 1])
+    row = op.unsqueeze(_count_to(op, sizes[0]), [0, 2])
     t = [op.unsqueeze(op.slice(transforms, [1], [i], [i + 1]), [2]) for i in range(8)]
 
     def line(a: Value, b: Value, c: Value | float) -> Value:
@@ -181,7 +181,7 @@ def transform(
     inside = FILL_MODES[fill_mode]
     x, y = inside(op, x, pixels.last(pixels.width)), inside(op, y, pixels.last(pixels.height))
     count = resize_computed.axis_size(op, images, 0)
-    number = op.unsqueeze(op.cast(_counted(op, count), "int64"), [1, 2])
+    number = op.unsqueeze(op.cast(_count_to(op, count), "int64"), [1, 2])
     fill = op.cast(fill_value, images.dtype)
 
     def read(row: Value, column: Value) -> Value:
@@ -198,7 +198,7 @@ def transform(
         return op.where(op.unsqueeze(valid, [3]), found, fill)
 
     if interpolation == "nearest":
-        found = read(_rounded(op, y), _rounded(op, x))
+        found = read(_round_half_away(op, y), _round_half_away(op, x))
     elif interpolation == "bilinear":
         top, left = op.unary("Floor", y), op.unary("Floor", x)
         bottom, right = op.add(top, 1.0), op.add(left, 1.0)
@@ -242,7 +242,7 @@ def _reflected(op: Builder, at: Value, last: Value) -> Value:
     return _clamped(op, found, last)
 
 
-def _wrapped(op: Builder, at: Value, last: Value) -> Value:
+def _wrap(op: Builder, at: Value, last: Value) -> Value:
     """Return coordinates in an image that is repeated, with TensorFlow's periods of `last`."""
     size, period = op.add(last, 1.0), op.elementwise("Max", last, 1.0)
     below = op.add(op.unary("Floor", op.div(op.unary("Neg", at), period)), 1.0)
@@ -256,5 +256,5 @@ def _wrapped(op: Builder, at: Value, last: Value) -> Value:
 
 
 FILL_MODES = {
-    "constant": _unchanged, "nearest": _clamped, "reflect": _reflected, "wrap": _wrapped,
+    "constant": _unchanged, "nearest": _clamped, "reflect": _reflected, "wrap": _wrap,
 }  # fmt: skip

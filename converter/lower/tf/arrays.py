@@ -77,12 +77,12 @@ def transpose_by(op: Context, x: Value, perm: Value) -> Value:
     for axis, (side, stride) in enumerate(
         zip(extents.elements(op, shape), extents.elements(op, steps), strict=True)
     ):
-        line = op.mul(extents.counted(op, side), stride.vector)
+        line = op.mul(extents.count_to(op, side), stride.vector)
         wide = op.unsqueeze(line, list(range(1, x.rank - axis)))
         places = wide if places is None else op.add(places, wide)
     if places is None:
         return x
-    return op.gather(extents.reshaped(op, x, [step]), places)
+    return op.gather(extents.reshape_to(op, x, [step]), places)
 
 
 @tf_op("InvertPermutation")
@@ -91,7 +91,7 @@ def invert_permutation(op: Context, x: Value, /) -> Value:
     known = op.static(x)
     if known is not None:
         return op.constant(np.argsort(known), x.dtype)
-    places = extents.counted(op, extents.of(op, x, 0), x.dtype)
+    places = extents.count_to(op, extents.of(op, x, 0), x.dtype)
     where = op.cast(x, "int64")
     return op.emit("ScatterElements", x, where, places, dtype=x.dtype, shape=x.shape, axis=0)
 
@@ -166,7 +166,7 @@ def broadcast_gradient_args(op: Context, s0: Value, s1: Value, /) -> list[Value]
 # -- joining and cutting ---------------------------------------------------------------------------
 
 
-def joined(op: Context, values: Sequence[Value], axis: int) -> Value:
+def concatenate(op: Context, values: Sequence[Value], axis: int) -> Value:
     """Return values one after another along an axis, the size with a name where it has one."""
     made = op.concat(values, axis)
     axis = made.axis(axis)
@@ -180,20 +180,20 @@ def joined(op: Context, values: Sequence[Value], axis: int) -> Value:
 @tf_op("ConcatV2")
 def concat_v2(op: Context, *inputs: Value) -> Value:
     """Tensors one after another along the axis that the last input names."""
-    return joined(op, inputs[:-1], op.int(inputs[-1], "an axis"))
+    return concatenate(op, inputs[:-1], op.int(inputs[-1], "an axis"))
 
 
 @tf_op("Concat")
 def concat(op: Context, concat_dim: Value, /, *values: Value) -> Value:
     """Tensors one after another along the axis that the first input names."""
-    return joined(op, values, op.int(concat_dim, "an axis"))
+    return concatenate(op, values, op.int(concat_dim, "an axis"))
 
 
 @tf_op("ParallelConcat")
 def parallel_concat(op: Context, *values: Value, shape: Any = None) -> Value:
     """Tensors one after another along the first axis."""
     del shape  # the values say it
-    return joined(op, values, 0)
+    return concatenate(op, values, 0)
 
 
 @tf_op("Pack")
@@ -230,10 +230,10 @@ def unpack(op: Context, value: Value, /, *, num: int, axis: int = 0) -> list[Val
         parts = []
     made = [op.squeeze(part, [place]) for part in parts]
     known = op.elements(value)
-    return made if known is None else _told(op, made, np.moveaxis(known, place, 0))
+    return made if known is None else _remember_parts(op, made, np.moveaxis(known, place, 0))
 
 
-def _told(op: Context, made: Sequence[Value], parts: Iterable[Any]) -> list[Value]:
+def _remember_parts(op: Context, made: Sequence[Value], parts: Iterable[Any]) -> list[Value]:
     """Return values of which elements are known: constants, where all are."""
     found = []
     for value, part in zip(made, parts, strict=True):
@@ -258,8 +258,8 @@ def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> 
             raise Unsupported(f"{size} elements in {count} equal parts")
         parts = op.split(value, axis, [size // count] * count)
         known = op.elements(value)
-        return parts if known is None else _told(op, parts, np.split(known, count, axis))
-    part = dims.divided(size, count)
+        return parts if known is None else _remember_parts(op, parts, np.split(known, count, axis))
+    part = dims.divide_exactly(size, count)
     shape = (*value.shape[:axis], part, *value.shape[axis + 1 :])
     attributes = {"axis": value.stored.index(axis), "num_outputs": count}
     return op.node(
@@ -288,7 +288,7 @@ def split_v(
         parts = op.split(value, axis, numbers)
         known = op.elements(value)
         ends = np.cumsum(numbers)[:-1]
-        return parts if known is None else _told(op, parts, np.split(known, ends, axis))
+        return parts if known is None else _remember_parts(op, parts, np.split(known, ends, axis))
     vector = op.cast(size_splits, "int64")
     zero = op.constant(0, "int64")
     taken = op.reduce("ReduceSum", op.elementwise("Max", vector, zero), [0], keepdims=True)
@@ -304,12 +304,12 @@ def split_v(
 # -- one number, and one tensor, again and again ---------------------------------------------------
 
 
-def filled_like(op: Context, x: Value, scalar: Value) -> Value:
+def fill_like(op: Context, x: Value, scalar: Value) -> Value:
     """Return a scalar in the shape of a tensor."""
     if not x.rank:
         return scalar
     if all(isinstance(n, int) for n in x.shape):
-        return extents.filled(op, scalar, extents.of_all(op, x))
+        return extents.fill(op, scalar, extents.of_all(op, x))
     (shape,) = op.node("Shape", [x], [("int64", (x.rank,))])
     return op.node("Expand", [scalar, shape], [(scalar.dtype, x.shape)], stored=x.stored)[0]
 
@@ -322,35 +322,35 @@ def blank(op: Context, dtype: str) -> Value:
 @tf_op("ZerosLike")
 def zeros_like(op: Context, x: Value, /) -> Value:
     """0 in the shape of a tensor."""
-    return filled_like(op, x, blank(op, x.dtype))
+    return fill_like(op, x, blank(op, x.dtype))
 
 
 @tf_op("OnesLike")
 def ones_like(op: Context, x: Value, /) -> Value:
     """1 in the shape of a tensor."""
-    return filled_like(op, x, op.constant(1, x.dtype))
+    return fill_like(op, x, op.constant(1, x.dtype))
 
 
 @tf_op("Fill")
 def fill(op: Context, dims: Value, value: Value, /) -> Value:
     """A number in a shape, which may be computed."""
-    return _expanded(op, value, dims)
+    return _broadcast_to(op, value, dims)
 
 
 @tf_op("Empty")
 def empty(op: Context, shape: Value, /, *, init: bool = False, node: Node) -> Value:
     """A tensor of anything: zeros."""
     del init  # what is not set may as well be zeros
-    return _expanded(op, blank(op, node.attribute("dtype")), shape)
+    return _broadcast_to(op, blank(op, node.attribute("dtype")), shape)
 
 
 @tf_op("BroadcastTo")
 def broadcast_to(op: Context, input: Value, shape: Value, /) -> Value:
     """A tensor repeated to a shape, which may be computed."""
-    return _expanded(op, input, shape)
+    return _broadcast_to(op, input, shape)
 
 
-def _expanded(op: Context, x: Value, shape: Value) -> Value:
+def _broadcast_to(op: Context, x: Value, shape: Value) -> Value:
     dims = op.dims(shape)
     if not dims or (tuple(dims) == x.shape and all(n is not None for n in dims)):
         return x
@@ -432,11 +432,11 @@ def roll(op: Context, input: Value, shift: Value, axis: Value, /) -> Value:
         moves[place] = extents.add(op, moves[place], step) if place in moves else step
     x = input
     for place, step in moves.items():
-        x = _rolled(op, x, place, step)
+        x = _roll(op, x, place, step)
     return x
 
 
-def _rolled(op: Context, x: Value, axis: int, step: extents.Extent) -> Value:
+def _roll(op: Context, x: Value, axis: int, step: extents.Extent) -> Value:
     size = x.shape[axis]
     if step.dim == 0 or size in (0, 1):
         return x

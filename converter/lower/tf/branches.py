@@ -66,7 +66,7 @@ def conditional(
                 f"branches that yield different things, a {type(thing).__name__.lower()}"
             )
     pairs = zip(first, second, strict=True)
-    specs = [_joined(a, b) for a, b in pairs if a is not None and b is not None]
+    specs = [_merge_shapes(a, b) for a, b in pairs if a is not None and b is not None]
     # What the branches see from outside may vary where the condition does not.
     asked = replace(op.plain(condition), is_constant=False)
     made = iter(
@@ -111,7 +111,7 @@ def _like(made: Value, thing: ProgramValue, other: ProgramValue) -> ProgramValue
     return made
 
 
-def _joined(a: Value, b: Value) -> tuple[str, tuple[int | str | None, ...]]:
+def _merge_shapes(a: Value, b: Value) -> tuple[str, tuple[int | str | None, ...]]:
     if a.dtype != b.dtype:
         raise Unsupported(f"branches that yield {a.dtype} and {b.dtype}")
     if a.rank != b.rank:

@@ -81,7 +81,7 @@ def case(
     op: Session, index: Value, /, *inputs: ProgramValue, branches: Sequence[Reference],
     output_shapes: Any = (), node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """One of several functions, by number; the last one for any other number."""
+    """One of several functions, by index; the last one for any other number."""
     del output_shapes
     known = op.static(index)
     if known is not None:

@@ -51,7 +51,7 @@ def of_complex(*names: str) -> Callable[[Function], Function]:
     return enter
 
 
-def lowered(
+def lower_complex(
     op: Context, row: Row, node: Node, inputs: Sequence[ProgramValue],
     call: Callable[[Row, Node, Sequence[ProgramValue]], Any],
 ) -> Any:  # fmt: skip

@@ -206,7 +206,7 @@ def _arithmetic(function: Callable[..., Any]) -> Fold:
     return lambda arrays, attributes: apply(arrays, attributes).astype(arrays[0].dtype)
 
 
-def _reduced(function: Callable[..., Any]) -> Fold:
+def _reduce(function: Callable[..., Any]) -> Fold:
     def apply(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
         axes = tuple(_ints(arrays[1]))
         keep = bool(attributes.get("keep_dims", False))
@@ -215,7 +215,7 @@ def _reduced(function: Callable[..., Any]) -> Fold:
     return apply
 
 
-def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _truncate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
@@ -252,7 +252,7 @@ NUMBERS: dict[str, Fold] = {
     "Add": _arithmetic(np.add), "AddV2": _arithmetic(np.add), "Sub": _arithmetic(np.subtract),
     "Mul": _arithmetic(np.multiply), "FloorDiv": _arithmetic(np.floor_divide),
     "FloorMod": _arithmetic(np.mod), "RealDiv": _arithmetic(np.true_divide),
-    "Div": _arithmetic(_truncated), "TruncateDiv": _arithmetic(_truncated),
+    "Div": _arithmetic(_truncate), "TruncateDiv": _arithmetic(_truncate),
     "Maximum": _arithmetic(np.maximum), "Minimum": _arithmetic(np.minimum),
     "Neg": _arithmetic(np.negative), "Abs": _arithmetic(np.abs), "Sign": _arithmetic(np.sign),
     "Floor": _arithmetic(np.floor), "Ceil": _arithmetic(np.ceil), "Round": _arithmetic(np.rint),
@@ -264,8 +264,8 @@ NUMBERS: dict[str, Fold] = {
     "Equal": _elementwise(np.equal), "NotEqual": _elementwise(np.not_equal),
     "LogicalAnd": _elementwise(np.logical_and), "LogicalOr": _elementwise(np.logical_or),
     "LogicalNot": _elementwise(np.logical_not),
-    "Prod": _reduced(np.prod), "Sum": _reduced(np.sum), "Max": _reduced(np.max),
-    "Min": _reduced(np.min), "All": _reduced(np.all), "Any": _reduced(np.any),
+    "Prod": _reduce(np.prod), "Sum": _reduce(np.sum), "Max": _reduce(np.max),
+    "Min": _reduce(np.min), "All": _reduce(np.all), "Any": _reduce(np.any),
     "Cast": _cast, "Range": _range, "Select": _select, "SelectV2": _select,
     "BroadcastArgs": _broadcast_arguments,
 }  # fmt: skip
@@ -287,7 +287,7 @@ def _by_element(function: Callable[[Dim, Dim], Any]) -> Fold:
     return apply
 
 
-def _compared(function: Callable[[int, int], bool]) -> Callable[[Dim, Dim], bool | None]:
+def _compare(function: Callable[[int, int], bool]) -> Callable[[Dim, Dim], bool | None]:
     def apply(a: Dim, b: Dim) -> bool | None:
         difference = dims.sub(a, b)
         return function(difference, 0) if isinstance(difference, int) else None
@@ -339,10 +339,10 @@ NAMED: dict[str, Fold] = {
     "FloorMod": _by_element(dims.modulo), "Div": _by_element(dims.floordiv),
     "TruncateDiv": _by_element(dims.floordiv),
     "Maximum": _by_element(dims.most), "Minimum": _by_element(dims.least),
-    "Equal": _by_element(_compared(operator.eq)), "NotEqual": _by_element(_compared(operator.ne)),
-    "Less": _by_element(_compared(operator.lt)), "Greater": _by_element(_compared(operator.gt)),
-    "LessEqual": _by_element(_compared(operator.le)),
-    "GreaterEqual": _by_element(_compared(operator.ge)),
+    "Equal": _by_element(_compare(operator.eq)), "NotEqual": _by_element(_compare(operator.ne)),
+    "Less": _by_element(_compare(operator.lt)), "Greater": _by_element(_compare(operator.gt)),
+    "LessEqual": _by_element(_compare(operator.le)),
+    "GreaterEqual": _by_element(_compare(operator.ge)),
     "Prod": _product, "Sum": _total, "Cast": _kept_whole, "Select": _chosen, "SelectV2": _chosen,
     "Identity": _first,
 }  # fmt: skip

@@ -212,7 +212,7 @@ def _infer_shape(source: Shape, sizes: Sequence[Dim]) -> Shape:
     if target.count(None) == 1:
         known = dims.product([n for n in target if n is not None])
         count = dims.product(source)
-        target[target.index(None)] = dims.divided(count, known) if known != 0 else None
+        target[target.index(None)] = dims.divide_exactly(count, known) if known != 0 else None
         if isinstance(count, int) and isinstance(known, int) and known and count % known:
             raise Unsupported(f"{list(source)} cannot be reshaped to {target}")
     return tuple(target)

@@ -21,8 +21,8 @@ from converter.lower.tf.windows import (
     as_was,
     explicit_of,
     is_first,
+    pad_windows,
     spatial_of,
-    surrounded,
     taps,
 )
 from converter.lower.values import Value, total
@@ -44,7 +44,7 @@ def windows_of(
     )  # fmt: skip
 
 
-def convolved(
+def convolve_windows(
     op: Context, x: Value, kernel: Value, windows: Windows, data_format: str,
     *, groups: int | None = None, bias: Value | None = None,
 ) -> Value:  # fmt: skip
@@ -59,7 +59,7 @@ def convolved(
     count = windows.counts(image.shape[2:])
     shape = (image.shape[0], kernel.shape[-1], *count)
     if image.dtype in PRODUCTS:
-        padded_image, bare = surrounded(op, image, windows)
+        padded_image, bare = pad_windows(op, image, windows)
         result = _by_products(op, padded_image, kernel, bare, groups)
         if bias is not None:
             result = op.add(result, op.reshape(bias, (bias.shape[0], *[1] * len(count))))
@@ -68,7 +68,7 @@ def convolved(
         if pads is None and windows.are_named:
             pads = "same"
         elif pads is None:
-            image, _ = surrounded(op, image, windows)
+            image, _ = pad_windows(op, image, windows)
             pads = ([0] * len(count), [0] * len(count))
         result = convolve(
             op, image, kernel, bias, strides=windows.steps, padding=pads,
@@ -93,7 +93,7 @@ def _by_products(op: Context, image: Value, kernel: Value, windows: Windows, gro
         return op.transpose(result, [0, result.rank - 1, *range(1, result.rank - 1)])
     # A row for each group: [N, *counts, groups, 1, elements] times [groups, elements, filters].
     place = image.rank - 1
-    grouped = op.concat([_grouped(op, part, groups, each) for part in parts], place + 1)
+    grouped = op.concat([_group(op, part, groups, each) for part in parts], place + 1)
     weights = op.reshape(kernel, (length, groups, filters // groups))
     made = op.matmul(op.unsqueeze(grouped, [place + 1]), op.transpose(weights, [1, 0, 2]))
     shape = (*parts[0].shape[:-1], filters)
@@ -103,7 +103,7 @@ def _by_products(op: Context, image: Value, kernel: Value, windows: Windows, gro
     return op.transpose(joined, [0, joined.rank - 1, *range(1, joined.rank - 1)])
 
 
-def _grouped(op: Context, x: Value, groups: int, each: int) -> Value:
+def _group(op: Context, x: Value, groups: int, each: int) -> Value:
     shape = (*x.shape[:-1], groups, each)
     return op.emit("Reshape", x, _sizes(op, x, groups, each), dtype=x.dtype, shape=shape)
 
@@ -124,7 +124,7 @@ def conv2d(
     """Cross-correlation of images; groups are as many as fit the kernel's channels."""
     del use_cudnn_on_gpu
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
-    return convolved(op, input, filter, windows, data_format)
+    return convolve_windows(op, input, filter, windows, data_format)
 
 
 @tf_op("Conv3D")
@@ -135,7 +135,7 @@ def conv3d(
 ) -> Value:  # fmt: skip
     """Cross-correlation of volumes."""
     windows = windows_of(filter, strides, padding, (), data_format, dilations)
-    return convolved(op, input, filter, windows, data_format)
+    return convolve_windows(op, input, filter, windows, data_format)
 
 
 @tf_op("Conv")
@@ -148,15 +148,17 @@ def conv(
     """Cross-correlation of images or volumes with any number of axes of batches."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     if batch_dims == 0:
-        made = convolved(op, op.unsqueeze(input, [0]), filter, windows, data_format, groups=groups)
+        made = convolve_windows(
+            op, op.unsqueeze(input, [0]), filter, windows, data_format, groups=groups
+        )
         return op.squeeze(made, [0])
     if batch_dims == 1:
-        return convolved(op, input, filter, windows, data_format, groups=groups)
+        return convolve_windows(op, input, filter, windows, data_format, groups=groups)
     rest = input.shape[batch_dims:]
     before = op.slice(op.shape_vector(input, "int64"), [0], [0], [batch_dims])
     flat = op.concat([op.constant([-1], "int64"), *_tail(op, input, batch_dims)], 0)
     images = op.shaped(input, flat, [None, *rest])
-    made = convolved(op, images, filter, windows, data_format, groups=groups)
+    made = convolve_windows(op, images, filter, windows, data_format, groups=groups)
     shape = op.concat([before, *_tail(op, made, 1)], 0)
     result = (*input.shape[:batch_dims], *made.shape[1:])
     return op.emit("Reshape", made, shape, dtype=made.dtype, shape=result)
@@ -174,11 +176,11 @@ def depthwise_conv2d(
 ) -> Value:  # fmt: skip
     """One kernel, or several, for each channel."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
-    kernel, channels = grouped_kernel(op, filter)
-    return convolved(op, input, kernel, windows, data_format, groups=channels)
+    kernel, channels = group_kernel(op, filter)
+    return convolve_windows(op, input, kernel, windows, data_format, groups=channels)
 
 
-def grouped_kernel(op: Context, kernel: Value) -> tuple[Value, int]:
+def group_kernel(op: Context, kernel: Value) -> tuple[Value, int]:
     """Return a kernel of [*spatial, in, multiplier] as one of as many groups, and their number."""
     *spatial, channels, multiplier = kernel.shape
     if not isinstance(channels, int) or not isinstance(multiplier, int):
@@ -199,7 +201,7 @@ def conv2d_backprop_input(
     """The gradient of a convolution, which is the transposed one."""
     del use_cudnn_on_gpu
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
-    return transposed(op, input_sizes, filter, out_backprop, windows, data_format)
+    return convolve_transposed(op, input_sizes, filter, out_backprop, windows, data_format)
 
 
 @tf_op("Conv3DBackpropInput", "Conv3DBackpropInputV2")
@@ -212,7 +214,7 @@ def conv3d_backprop_input(
     windows = windows_of(filter, strides, padding, (), data_format, dilations)
     if node.op == "Conv3DBackpropInput":  # it is given the input itself
         input_sizes = op.shape_vector(input_sizes)
-    return transposed(op, input_sizes, filter, out_backprop, windows, data_format)
+    return convolve_transposed(op, input_sizes, filter, out_backprop, windows, data_format)
 
 
 @tf_op("DepthwiseConv2dNativeBackpropInput")
@@ -223,11 +225,13 @@ def depthwise_backprop_input(
 ) -> Value:  # fmt: skip
     """The gradient of a depthwise convolution."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
-    kernel, channels = grouped_kernel(op, filter)
-    return transposed(op, input_sizes, kernel, out_backprop, windows, data_format, groups=channels)
+    kernel, channels = group_kernel(op, filter)
+    return convolve_transposed(
+        op, input_sizes, kernel, out_backprop, windows, data_format, groups=channels
+    )
 
 
-def transposed(
+def convolve_transposed(
     op: Context, input_sizes: Value, kernel: Value, x: Value, windows: Windows, data_format: str,
     *, groups: int | None = None,
 ) -> Value:  # fmt: skip
@@ -354,7 +358,7 @@ def dilation2d(
     lengths = tuple(n if isinstance(n, int) else None for n in filter.shape[:2])
     steps, spreads = spatial_of(strides, "NHWC", "strides"), spatial_of(rates, "NHWC", "rates")
     windows = Windows(lengths, steps, spreads, padding)
-    image, bare = surrounded(op, as_first(op, input, "NHWC"), windows, -float("inf"))
+    image, bare = pad_windows(op, as_first(op, input, "NHWC"), windows, -float("inf"))
     weights = op.transpose(filter, [2, 0, 1])  # [C, kH, kW]
     sums = []
     for (row, column), cut in taps(op, image, bare):

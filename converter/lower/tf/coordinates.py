@@ -31,7 +31,7 @@ def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
     return found
 
 
-def numbered(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
+def flatten_indices(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
     """Convert indices [n, axes] to flat indices [n]."""
     if len(sides) == 1:
         return op.reshape(indices, (indices.shape[0],))
@@ -39,12 +39,12 @@ def numbered(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
     return op.reduce("ReduceSum", op.mul(indices, steps), [1])
 
 
-def stacked(op: Context, columns: Sequence[Value]) -> Value:
+def stack_indices(op: Context, columns: Sequence[Value]) -> Value:
     """Stack one vector of indices for each axis to [n, axes]."""
     return op.concat([op.unsqueeze(v, [1]) for v in columns], 1)
 
 
-def sorted_by(op: Context, keys: Value) -> tuple[Value, Value]:
+def sort_keys(op: Context, keys: Value) -> tuple[Value, Value]:
     """Sort keys stably; return them and their former indices."""
     count = op.size(keys, 0)
     found = op.node(
@@ -56,5 +56,5 @@ def sorted_by(op: Context, keys: Value) -> tuple[Value, Value]:
 
 def inverse_of(op: Context, order: Value) -> Value:
     """Return the inverse of a permutation."""
-    line = extents.counted(op, extents.of(op, order, 0))
+    line = extents.count_to(op, extents.of(op, order, 0))
     return op.emit("ScatterElements", order, order, line, dtype="int64", shape=order.shape, axis=0)

@@ -1,6 +1,6 @@
 """Inputs of bytes, and the inputs that stand for what these decode to (`converter.lower.encoded`).
 
-A parser is handed a text. Where that is an input of the graph, or a copy of one, or of one its
+A parser is handed a string. Where that is an input of the graph, or a copy of one, or of one its
 element in a loop, what the parser yields is added to the graph's inputs. Which inputs nothing reads
 as strings any more is known when all is walked: `settle` takes those away.
 """
@@ -18,7 +18,7 @@ from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
 
 FARTHEST = 64  # copies of copies
-MOST_SEARCHES = 200  # for what a text is a copy of: each looks at all nodes
+MOST_SEARCHES = 200  # for what a string is a copy of: each looks at all nodes
 PNG = b"\x89PNG\r\n\x1a\n"  # https://www.w3.org/TR/png-3/#5PNG-file-signature
 TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
 UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each text
@@ -26,7 +26,7 @@ UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for e
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which input a text is.
+    """Which input a string is.
 
     Attributes:
         name: Of the input.
@@ -65,7 +65,7 @@ class Decoded:
         self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
 
     def origin(self, text: Value, what: str) -> Origin:
-        """Return which input a text is.
+        """Return which input a string is.
 
         Raises:
             Unsupported: None: ONNX has no operator that could do ``what`` to it.

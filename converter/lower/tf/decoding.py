@@ -120,7 +120,7 @@ def decode_raw(op: Session, bytes: Value, /, *, little_endian: bool = True, node
     )  # fmt: skip
     if origin.index is None and bytes.shape != origin.shape:
         sides = [*extents.of_all(op, bytes), extents.of(op, found, found.rank - 1)]
-        return extents.reshaped(op, found, sides)
+        return extents.reshape_to(op, found, sides)
     return found
 
 

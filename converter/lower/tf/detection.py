@@ -52,7 +52,7 @@ def non_max_suppression_v4(
     found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     numbers, count = op.cast(found, "int32"), _count(op, found)
     if pad_to_max_output_size:
-        numbers = _filled_up(op, numbers, max_output_size)
+        numbers = _fill_up(op, numbers, max_output_size)
     return [numbers, count]
 
 
@@ -76,7 +76,7 @@ def non_max_suppression_v5(
     numbers, count = op.cast(found, "int32"), _count(op, found)
     left = op.cast(left, scores.dtype)
     if pad_to_max_output_size:
-        numbers, left = (_filled_up(op, v, max_output_size) for v in (numbers, left))
+        numbers, left = (_fill_up(op, v, max_output_size) for v in (numbers, left))
     return [numbers, left, count]
 
 
@@ -97,7 +97,7 @@ def _count(op: Context, x: Value) -> Value:
     return op.cast(op.squeeze(op.size(x, 0), [0]), "int32")
 
 
-def _filled_up(op: Context, x: Value, size: Value) -> Value:
+def _fill_up(op: Context, x: Value, size: Value) -> Value:
     """Return a vector padded with zeros to a size."""
     missing = op.sub(as_vector(op, size, "int64"), op.size(x, 0))
     amounts = op.concat([op.constant([0], "int64"), missing], 0)
@@ -130,8 +130,8 @@ def combined_non_max_suppression(
         asked = by_class
     else:  # each class has its own boxes: they are treated as images
         turned = op.plain(op.transpose(boxes, [0, 2, 1, 3]))
-        corners = _joined(op, turned, [None, count, 4], [op.size(turned, 2), 4])
-        asked = _joined(op, by_class, [None, 1, count], [1, op.size(by_class, 2)])
+        corners = _merge_axes(op, turned, [None, count, 4], [op.size(turned, 2), 4])
+        asked = _merge_axes(op, by_class, [None, 1, count], [1, op.size(by_class, 2)])
     found = op.emit(
         "NonMaxSuppression", corners, asked, op.constant([each], "int64"),
         as_vector(op, iou_threshold, "float32"), as_vector(op, score_threshold, "float32"),
@@ -147,14 +147,14 @@ def combined_non_max_suppression(
     left = op.emit(
         "ScatterElements", nothing, places, op.gather(flat, places), dtype="float32", shape=(None,)
     )
-    every = _joined(op, left, [batch, None], [op.mul(op.size(by_class, 1), op.size(by_class, 2))],
-                    op.size(boxes, 0))  # fmt: skip
+    boxes_in_all = op.mul(op.size(by_class, 1), op.size(by_class, 2))
+    every = _merge_axes(op, left, [batch, None], [boxes_in_all], op.size(boxes, 0))
     wanted = op.constant([size], "int64")
     taken = op.elementwise("Min", wanted, op.size(every, 1))
     best, numbers = op.node(
         "TopK", [every, taken], [("float32", (batch, None)), ("int64", (batch, None))]
     )
-    boxes_of = _taken_boxes(op, boxes, numbers, shared)
+    boxes_of = _take_boxes(op, boxes, numbers, shared)
     valid = op.elementwise("Greater", best, -inf)
     owner = op.div(numbers, op.size(by_class, 2))
     if clip_boxes:
@@ -175,7 +175,7 @@ def combined_non_max_suppression(
     return [*padded, counted]
 
 
-def _joined(
+def _merge_axes(
     op: Context, x: Value, dims: list[Dim], last: list[Value | int], first: Value | None = None
 ) -> Value:
     """Return a value reshaped to given last sizes; the first is inferred."""
@@ -184,7 +184,7 @@ def _joined(
     return op.emit("Reshape", x, op.concat([start, *parts], 0), dtype=x.dtype, shape=tuple(dims))
 
 
-def _taken_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Value:
+def _take_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Value:
     """Return boxes by indices into the boxes of all classes."""
     if shared == 1:
         table = op.squeeze(boxes, [2])
@@ -192,7 +192,7 @@ def _taken_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Valu
     else:
         turned = op.plain(op.transpose(boxes, [0, 2, 1, 3]))
         sizes: list[Value | int] = [op.mul(op.size(turned, 1), op.size(turned, 2)), 4]
-        table = _joined(op, turned, [boxes.shape[0], None, 4], sizes, op.size(boxes, 0))
+        table = _merge_axes(op, turned, [boxes.shape[0], None, 4], sizes, op.size(boxes, 0))
         places = numbers
     shape = (boxes.shape[0], None, 4)
     return op.emit(

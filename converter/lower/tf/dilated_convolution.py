@@ -6,14 +6,14 @@ from typing import Any
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.tf.context import Context
-from converter.lower.tf.convolution import convolved, grouped_kernel
+from converter.lower.tf.convolution import convolve_windows, group_kernel
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.session import Session
 from converter.lower.tf.windows import Windows
 from converter.lower.values import Value
 
 
-def dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value | None:
+def lower_dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value | None:
     """Return what a BatchToSpaceND yields behind a convolution of what a SpaceToBatchND does.
 
     That is one convolution with dilation, of fewer zeros around the image. None where it is not.
@@ -51,11 +51,11 @@ def dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value 
     windows, image, kernel = found
     groups = None
     if inner.op == "DepthwiseConv2dNative":
-        kernel, groups = grouped_kernel(op, kernel)
+        kernel, groups = group_kernel(op, kernel)
     if not lines:
-        return convolved(op, image, kernel, windows, "NHWC", groups=groups)
+        return convolve_windows(op, image, kernel, windows, "NHWC", groups=groups)
     wide = op.unsqueeze(image, [1])
-    return op.squeeze(convolved(op, wide, kernel, windows, "NHWC", groups=groups), [1])
+    return op.squeeze(convolve_windows(op, wide, kernel, windows, "NHWC", groups=groups), [1])
 
 
 def _is_bare(node: Node) -> bool:

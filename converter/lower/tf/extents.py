@@ -67,7 +67,7 @@ def elements(op: Context, vector: Value) -> list[Extent]:
     return [_element(op, vector, i, n) for i, n in enumerate(dims)]
 
 
-def listed(op: Context, vector: Value, count: int) -> list[Extent]:
+def list_elements(op: Context, vector: Value, count: int) -> list[Extent]:
     """Return the elements of a vector that is known to have so many."""
     known = op.elements(vector)
     dims: list[Dim] = [None] * count if known is None else numbers(known)
@@ -93,7 +93,7 @@ def _element(op: Context, vector: Value, place: int, dim: Dim) -> Extent:
     return Extent(dim, make)
 
 
-def _combined(op: Context, op_type: str, dim: Dim, a: Extent, b: Extent) -> Extent:
+def _combine(op: Context, op_type: str, dim: Dim, a: Extent, b: Extent) -> Extent:
     if isinstance(dim, int):
         return number(op, dim)
     return Extent(dim, lambda: op.elementwise(op_type, a.vector, b.vector))
@@ -103,24 +103,24 @@ def add(op: Context, a: Extent, b: Extent) -> Extent:
     """A + b."""
     if a.dim == 0 or b.dim == 0:
         return b if a.dim == 0 else a
-    return _combined(op, "Add", dims.add(a.dim, b.dim), a, b)
+    return _combine(op, "Add", dims.add(a.dim, b.dim), a, b)
 
 
 def sub(op: Context, a: Extent, b: Extent) -> Extent:
     """A - b."""
-    return a if b.dim == 0 else _combined(op, "Sub", dims.sub(a.dim, b.dim), a, b)
+    return a if b.dim == 0 else _combine(op, "Sub", dims.sub(a.dim, b.dim), a, b)
 
 
 def mul(op: Context, a: Extent, b: Extent) -> Extent:
     """A * b."""
     if a.dim == 1 or b.dim == 1:
         return b if a.dim == 1 else a
-    return _combined(op, "Mul", dims.mul(a.dim, b.dim), a, b)
+    return _combine(op, "Mul", dims.mul(a.dim, b.dim), a, b)
 
 
 def div(op: Context, a: Extent, b: Extent) -> Extent:
     """A / b, rounded down, of sizes that are not negative."""
-    return a if b.dim == 1 else _combined(op, "Div", dims.floordiv(a.dim, b.dim), a, b)
+    return a if b.dim == 1 else _combine(op, "Div", dims.floordiv(a.dim, b.dim), a, b)
 
 
 def most(op: Context, a: Extent, b: Extent) -> Extent:
@@ -128,7 +128,7 @@ def most(op: Context, a: Extent, b: Extent) -> Extent:
     return (
         a
         if a.dim == b.dim and a.dim is not None
-        else _combined(op, "Max", dims.most(a.dim, b.dim), a, b)
+        else _combine(op, "Max", dims.most(a.dim, b.dim), a, b)
     )
 
 
@@ -137,7 +137,7 @@ def least(op: Context, a: Extent, b: Extent) -> Extent:
     return (
         a
         if a.dim == b.dim and a.dim is not None
-        else _combined(op, "Min", dims.least(a.dim, b.dim), a, b)
+        else _combine(op, "Min", dims.least(a.dim, b.dim), a, b)
     )
 
 
@@ -161,7 +161,7 @@ def shape_of(several: Sequence[Extent]) -> Shape:
     return tuple(one.dim for one in several)
 
 
-def reshaped(op: Context, x: Value, several: Sequence[Extent]) -> Value:
+def reshape_to(op: Context, x: Value, several: Sequence[Extent]) -> Value:
     """Return a value in another shape."""
     target = shape_of(several)
     if target == x.shape and all(n is not None for n in target):
@@ -174,7 +174,7 @@ def reshaped(op: Context, x: Value, several: Sequence[Extent]) -> Value:
     return op.emit("Reshape", x, wanted, dtype=x.dtype, shape=target, allowzero=1)
 
 
-def filled(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
+def fill(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
     """Return a scalar in a shape."""
     if not several:
         return scalar
@@ -183,7 +183,7 @@ def filled(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
     )
 
 
-def counted(op: Context, count: Extent, dtype: str = "int64") -> Value:
+def count_to(op: Context, count: Extent, dtype: str = "int64") -> Value:
     """Return the numbers from zero to a count, as a vector."""
     if isinstance(count.dim, int) and count.dim <= MOST_COUNTED:
         return op.constant(np.arange(count.dim), dtype)

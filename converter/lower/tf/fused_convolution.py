@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from converter.lower.ops.pad import pad_ends
 from converter.lower.tf.activations import apply_fused
 from converter.lower.tf.context import Context
-from converter.lower.tf.convolution import bias_add, convolved, grouped_kernel, windows_of
+from converter.lower.tf.convolution import bias_add, convolve_windows, group_kernel, windows_of
 from converter.lower.tf.images import resize_bilinear
 from converter.lower.tf.normalization import by_statistics
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
-def finished(
+def apply_fused_ops(
     op: Context, x: Value, arguments: Sequence[Value], fused_ops: Sequence[str], data_format: str,
     epsilon: float, leakyrelu_alpha: float,
 ) -> Value:  # fmt: skip
@@ -46,8 +46,8 @@ def fused_conv2d(
     if filter_format != "HWIO" or num_host_args:
         raise Unsupported(f"filter_format {filter_format}")
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
-    made = convolved(op, input, filter, windows, data_format)
-    return finished(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)
+    made = convolve_windows(op, input, filter, windows, data_format)
+    return apply_fused_ops(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)
 
 
 @tf_op("_FusedDepthwiseConv2dNative")
@@ -60,9 +60,9 @@ def fused_depthwise_conv2d(
     """A depthwise convolution, and what a grappler fused behind it."""
     del num_args
     windows = windows_of(filter, strides, padding, (), data_format, dilations)
-    kernel, channels = grouped_kernel(op, filter)
-    made = convolved(op, input, kernel, windows, data_format, groups=channels)
-    return finished(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)
+    kernel, channels = group_kernel(op, filter)
+    made = convolve_windows(op, input, kernel, windows, data_format, groups=channels)
+    return apply_fused_ops(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)
 
 
 @tf_op("FusedPadConv2D")
@@ -78,7 +78,7 @@ def fused_pad_conv2d(
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))
     image = pad_ends(op, input, widths, mode)
     windows = windows_of(filter, strides, padding, (), "NHWC", ())
-    return convolved(op, image, filter, windows, "NHWC")
+    return convolve_windows(op, image, filter, windows, "NHWC")
 
 
 @tf_op("FusedResizeAndPadConv2D")

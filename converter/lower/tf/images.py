@@ -114,7 +114,7 @@ def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
     """Return how often each row is repeated, or None where resizing is no repetition."""
     if size == wanted and size is not None:
         return 1 if how != "align_corners" or isinstance(size, int) else None
-    factor = dims.divided(wanted, size)
+    factor = dims.divide_exactly(wanted, size)
     if not isinstance(factor, int) or factor < 1 or how == "align_corners":
         return None
     if isinstance(size, int) and isinstance(wanted, int):

@@ -1,4 +1,4 @@
-"""Elements and slices by number, and numbers as places."""
+"""Gather ops, one-hot vectors, and flat indices."""
 
 from converter.lower.ops import index
 from converter.lower.tf import extents
@@ -14,10 +14,10 @@ def numbers(op: Context, indices: Value) -> Value:
     return indices if indices.dtype in ("int32", "int64") else op.cast(indices, "int32")
 
 
-def gathered(
+def gather_along(
     op: Context, params: Value, indices: Value, axis: int = 0, batch_dims: int = 0
 ) -> Value:
-    """Return elements along an axis, by number; in each of the batch by its own numbers."""
+    """Return elements along an axis, by index; in each of the batch by its own indices."""
     axis = params.axis(axis)
     batch = batch_dims + indices.rank if batch_dims < 0 else batch_dims
     if not batch:
@@ -63,26 +63,26 @@ def _policy(policy: str) -> None:
 
 @tf_op("Gather")
 def gather(op: Context, params: Value, indices: Value, /) -> Value:
-    """Rows by number."""
-    return gathered(op, params, indices)
+    """Rows by index."""
+    return gather_along(op, params, indices)
 
 
 @tf_op("GatherV2")
 def gather_v2(
     op: Context, params: Value, indices: Value, axis: Value, /, *, batch_dims: int = 0
 ) -> Value:
-    """Elements along an axis, by number; in each of the batch by its own numbers."""
+    """Elements along an axis, by index; in each of the batch by its own indices."""
     known = op.static(axis)
     if known is None and not batch_dims:
         return _along(op, params, indices, axis)
-    return gathered(op, params, indices, op.int(axis, "an axis"), batch_dims)
+    return gather_along(op, params, indices, op.int(axis, "an axis"), batch_dims)
 
 
 def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
     """Gather along an axis that is computed: only where the indices take one axis's place."""
     if indices.rank != 1 or params.rank < 2:
         if params.rank == 1:
-            return gathered(op, params, indices)
+            return gather_along(op, params, indices)
         raise Unsupported("an axis that is computed from the inputs")
     # The axis and the first one change places, there and back.
     rank = params.rank
@@ -93,7 +93,7 @@ def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
     first = op.elementwise("Equal", line, op.constant(0, "int64"))
     order = op.where(first, place, swapped)
     turned = transpose_by(op, params, order)
-    return transpose_by(op, gathered(op, turned, indices), order)
+    return transpose_by(op, gather_along(op, turned, indices), order)
 
 
 @tf_op("GatherNd")
@@ -113,7 +113,7 @@ def one_hot(
     """One number where a new axis has the number of the index, else another."""
     kind = indices.dtype if indices.dtype in ("int32", "int64") else "int32"
     count = extents.elements(op, depth)[0]
-    line = extents.counted(op, count, kind)
+    line = extents.count_to(op, count, kind)
     hits = index.one_hot(op, op.cast(indices, kind), line, axis)
     on, off = op.static(on_value), op.static(off_value)
     dtype = on_value.dtype

@@ -20,7 +20,7 @@ class ElementFound(Exception):  # noqa: N818 - a turn, and no error
         self.loop, self.number, self.element = loop, number, element
 
 
-def joined(a: Shape | None, b: Shape | None) -> Shape | None:
+def merge_shapes(a: Shape | None, b: Shape | None) -> Shape | None:
     """Return what two descriptions of one shape say together."""
     if a is None or b is None or len(a) != len(b):
         return b if a is None else a
@@ -34,7 +34,7 @@ def read_inside(stack: Stack, element: Shape | None = None) -> None:
         stack: The list.
         element: What is known of an element's shape, beside what the list says.
     """
-    element = joined(stack.element, element)
+    element = merge_shapes(stack.element, element)
     if stack.sought:
         if element is not None and None not in element:
             report_element(stack, element)

@@ -106,7 +106,7 @@ def push_back(op: Session, input_handle: ProgramValue, tensor: ProgramValue, /) 
     """A list with one more element at its end."""
     if isinstance(input_handle, Stack) and input_handle.dtype == "variant":
         return input_handle  # lists for gradients, which nothing reads
-    return stacks.pushed(op, _list(input_handle), _tensor(op, tensor))
+    return stacks.push(op, _list(input_handle), _tensor(op, tensor))
 
 
 @tf_op("TensorListPopBack", outputs=("output_handle", "tensor"), any_input=True)
@@ -115,7 +115,7 @@ def pop_back(
 ) -> list[ProgramValue]:
     """A list without its last element, and that."""
     element = stacks.element_shape(op, element_shape)
-    return [*stacks.popped(op, _list(input_handle), element)]
+    return [*stacks.pop(op, _list(input_handle), element)]
 
 
 @tf_op("TensorListLength", any_input=True)
@@ -127,7 +127,7 @@ def list_length(op: Context, input_handle: ProgramValue, /) -> Value:
 @tf_op("TensorListResize", any_input=True)
 def resize(op: Context, input_handle: ProgramValue, size: Value, /) -> Stack:
     """A list with elements taken from its end, or unset ones added."""
-    return stacks.resized(op, _list(input_handle), size)
+    return stacks.resize(op, _list(input_handle), size)
 
 
 @tf_op("TensorListElementShape", any_input=True)
@@ -165,7 +165,7 @@ def list_gather(
 ) -> Value:
     """Some elements along a new first axis."""
     element = stacks.element_shape(op, element_shape)
-    return stacks.gathered(op, _list(input_handle), indices, element)
+    return stacks.gather_elements(op, _list(input_handle), indices, element)
 
 
 @tf_op("TensorListScatter")
@@ -186,7 +186,7 @@ def list_scatter_v2(
     element, count = stacks.element_shape(op, element_shape), op.static(num_elements)
     if count is None:
         found = stacks.new(op, _dtype(node), element, num_elements)
-        return stacks.scattered(op, found, indices, tensor)
+        return stacks.scatter_elements(op, found, indices, tensor)
     known = None if int(count) < 0 else int(count)
     return stacks.of_scattered(op, _dtype(node), element, indices, tensor, known)
 
@@ -197,7 +197,7 @@ def list_scatter_into(
 ) -> Stack:
     """A list with some elements set, and longer where it must be."""
     found = replace(_list(input_handle), grows=True)
-    return replace(stacks.scattered(op, found, indices, tensor), grows=False)
+    return replace(stacks.scatter_elements(op, found, indices, tensor), grows=False)
 
 
 @tf_op("TensorListSplit")
@@ -215,7 +215,7 @@ def concat_lists(op: Context, input_a: ProgramValue, input_b: ProgramValue, /) -
     a, b = _list(input_a), _list(input_b)
     if a.items is not None and b.items is not None:
         return Stack(
-            a.dtype, list_elements.joined(a.element, b.element), items=(*a.items, *b.items)
+            a.dtype, list_elements.merge_shapes(a.element, b.element), items=(*a.items, *b.items)
         )
     both = [stacks.whole(op, a, b.element), stacks.whole(op, b, a.element)]
     return a.filled(op.concat(both, 0))
@@ -268,7 +268,7 @@ def gather(
     element_shape: Shape | None = None,
 ) -> Value:  # fmt: skip
     """Some elements of a TensorArray along a new first axis."""
-    return stacks.gathered(op, _flow(op, handle, flow_in), indices, element_shape)
+    return stacks.gather_elements(op, _flow(op, handle, flow_in), indices, element_shape)
 
 
 @tf_op("TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter", any_input=True)
@@ -276,7 +276,7 @@ def scatter(
     op: Session, handle: ProgramValue, indices: Value, value: ProgramValue, flow_in: ProgramValue, /
 ) -> Stack:
     """A TensorArray with some elements set."""
-    return stacks.scattered(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
+    return stacks.scatter_elements(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
 
 
 @tf_op("TensorArraySizeV3", "TensorArraySizeV2", "TensorArraySize", any_input=True)

@@ -20,7 +20,7 @@ from converter.lower.tf.body_state import BodyState
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
-from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
+from converter.lower.tf.list_elements import ElementFound, ListRead, merge_shapes, read_inside
 from converter.lower.tf.program_values import (
     UNKNOWN,
     Handle,
@@ -86,7 +86,7 @@ def build_loop(
             if turn.element is None or None in turn.element:
                 _infer_elements(op, plan, body)
             known = plan.elements.get(turn.number)
-            plan.elements[turn.number] = joined(turn.element, known)
+            plan.elements[turn.number] = merge_shapes(turn.element, known)
             made = None
         if made is not None:
             return made
@@ -320,7 +320,7 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
     """Return the initial value that Loop carries for a variable."""
     thing = plan.start[number]
     if isinstance(thing, Stack):
-        element = joined(thing.element, plan.elements.get(number))
+        element = merge_shapes(thing.element, plan.elements.get(number))
         is_open = element is not None and None in element and thing.dtype != "string"
         if is_open and thing.items == (None,):
             # Nothing is set yet in the one place, so that it may as well be empty: a round sets it.
@@ -419,7 +419,7 @@ def _result(
         limit.name == length.name or (count is not None and reaches(op, limit, count))
         for limit in rounds.limits
     )
-    return start.filled(stacks.followed(op, value, length, fits=fits))
+    return start.filled(stacks.follow_loop(op, value, length, fits=fits))
 
 
 def build_frame_loop(

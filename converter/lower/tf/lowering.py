@@ -115,7 +115,7 @@ class _Model:
 
     def __init__(self, bundle: Bundle, limits: Limits = DEFAULT) -> None:
         self.bundle = bundle
-        self.metas, self.graphs = _parsed(bundle, limits)
+        self.metas, self.graphs = _parse_graphs(bundle, limits)
 
     # -- what is wanted ------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ def _free(name: str, used: set[str]) -> str:
     return found
 
 
-def _parsed(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:
+def _parse_graphs(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:
     """Return the MetaGraphs, if there are any, and the graphs."""
     content = None if bundle.topology is None else bundle.topology.content
     for name, span in content.items() if isinstance(content, dict) else ():

@@ -6,7 +6,7 @@ from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Shape
 from converter.lower.tf import extents
-from converter.lower.tf.arrays import blank, joined
+from converter.lower.tf.arrays import blank, concatenate
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
@@ -66,8 +66,8 @@ def _of_texts(op: Context, x: Value, paddings: Value, text: Value) -> Value:
             count = extents.elements(op, row)[0]
             shape = extents.of_all(op, x)
             shape[axis] = count
-            sides.append([] if count.dim == 0 else [extents.filled(op, text, shape)])
-        x = joined(op, [*sides[0], x, *sides[1]], axis)
+            sides.append([] if count.dim == 0 else [extents.fill(op, text, shape)])
+        x = concatenate(op, [*sides[0], x, *sides[1]], axis)
     return x
 
 
@@ -98,20 +98,20 @@ def _mirror(op: Context, x: Value, axis: int, low: int, high: int, skipped: int)
         parts.insert(0, op.slice(x, [axis], [low - 1 + skipped], [stop], [-1]))
     if high:
         parts.append(op.slice(x, [axis], [-1 - skipped], [-1 - skipped - high], [-1]))
-    return joined(op, parts, axis)
+    return concatenate(op, parts, axis)
 
 
 def _mirror_computed(
     op: Context, x: Value, paddings: Value, axis: int, *, symmetric: bool
 ) -> Value:
-    """Return a value mirrored so far as is computed: gathered by numbers that turn at the ends."""
+    """Return a value mirrored so far as is computed: gathered by indices that turn at the ends."""
     row = op.slice(paddings, [0], [axis], [axis + 1])
     low, high = extents.elements(op, row)
     if low.dim == 0 and high.dim == 0:
         return x
     size = extents.of(op, x, axis)
     count = extents.add(op, extents.add(op, low, size), high)
-    places = op.sub(extents.counted(op, count), low.vector)
+    places = op.sub(extents.count_to(op, count), low.vector)
     if symmetric:
         # Before the start -1 is 0, -2 is 1.
         before = op.sub(op.unary("Neg", places), op.constant(1, "int64"))

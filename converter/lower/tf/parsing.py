@@ -25,7 +25,7 @@ from converter.lower.encoded import (
 from converter.lower.graph import Shape
 from converter.lower.tf import extents, ragged
 from converter.lower.tf.context import Context
-from converter.lower.tf.coordinates import stacked
+from converter.lower.tf.coordinates import stack_indices
 from converter.lower.tf.decoded import Origin
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
@@ -77,7 +77,7 @@ def _dense(
     return op.decoded.part(origin, EXAMPLE, part)
 
 
-def _listed(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
+def _parse_list(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
     """Return the values of a feature of any length, and the lengths; None for one example."""
     _check(key, dtype)
     if origin.index is not None:
@@ -93,26 +93,26 @@ def _listed(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, V
 
 def _sparse(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value, Value]:
     """Return places, values and shape of a feature of any length."""
-    values, lengths = _listed(op, origin, key, dtype)
+    values, lengths = _parse_list(op, origin, key, dtype)
     count = extents.of(op, values, 0)
     if lengths is None:
-        return op.unsqueeze(extents.counted(op, count), [1]), values, count.vector
-    splits = ragged.summed(op, lengths)
+        return op.unsqueeze(extents.count_to(op, count), [1]), values, count.vector
+    splits = ragged.sum_lengths(op, lengths)
     rows = ragged.rows_of(op, splits, count)
-    places = stacked(op, [rows, ragged.within(op, splits, rows, count)])
+    places = stack_indices(op, [rows, ragged.within(op, splits, rows, count)])
     sides = [extents.of(op, lengths, 0), ragged.longest(op, lengths)]
     return places, values, extents.vector(op, sides)
 
 
 def _ragged(op: Session, origin: Origin, key: str, dtype: str, splits: str) -> tuple[Value, Value]:
     """Return the values of a feature of any length, and where each example's begin."""
-    values, lengths = _listed(op, origin, key, dtype)
+    values, lengths = _parse_list(op, origin, key, dtype)
     if lengths is None:
         return values, op.constant(np.zeros(0, splits))
-    return values, op.cast(ragged.summed(op, lengths), splits)
+    return values, op.cast(ragged.sum_lengths(op, lengths), splits)
 
 
-def _parsed(
+def _parse_examples(
     op: Session, serialized: Value, sparse: Sequence[str], dense: Sequence[str],
     defaults: Sequence[Value], shapes: Sequence[Shape | None], kinds: Sequence[str],
     types: Sequence[str],
@@ -146,7 +146,9 @@ def parse_example(
     keys = [key for value in rest[: Nsparse + Ndense] for key in _keys(op, value)]
     defaults = rest[Nsparse + Ndense :]
     sparse, dense = keys[:Nsparse], keys[Nsparse:]
-    return _parsed(op, serialized, sparse, dense, defaults, dense_shapes, sparse_types, Tdense)
+    return _parse_examples(
+        op, serialized, sparse, dense, defaults, dense_shapes, sparse_types, Tdense
+    )
 
 
 @tf_op(
@@ -166,7 +168,7 @@ def parse_example_v2(
 ) -> list[Value]:  # fmt: skip
     """Serialized tf.Examples that are an input of the graph: their features are, instead."""
     del names, num_sparse
-    found = _parsed(
+    found = _parse_examples(
         op, serialized, _keys(op, sparse_keys), _keys(op, dense_keys), dense_defaults,
         dense_shapes, sparse_types, Tdense,
     )  # fmt: skip
@@ -191,7 +193,7 @@ def parse_single_example(
 ) -> list[Value]:  # fmt: skip
     """One serialized tf.Example that is an input of the graph: its features are, instead."""
     del num_sparse
-    return _parsed(
+    return _parse_examples(
         op, serialized, sparse_keys, dense_keys, dense_defaults, dense_shapes, sparse_types, Tdense
     )
 
@@ -221,5 +223,5 @@ def decode_csv(
         part = Part(FIELD, str(column), dtype, origin.shape, default=said)
         called = f"{origin.name}/{column}"
         field = op.decoded.part(origin, CSV, part, settings=settings, called=called)
-        found.append(extents.reshaped(op, field, extents.of_all(op, records)))
+        found.append(extents.reshape_to(op, field, extents.of_all(op, records)))
     return found

@@ -20,8 +20,8 @@ from converter.lower.tf.windows import (
     is_first,
     lowest,
     order,
+    pad_windows,
     spatial_of,
-    surrounded,
     taps,
 )
 from converter.lower.values import Value
@@ -49,14 +49,14 @@ def largest(op: Context, x: Value, windows: Windows, data_format: str) -> Value:
     image = as_first(op, x, data_format)
     shape = (*image.shape[:2], *windows.counts(image.shape[2:]))
     if kind in ("int64", "uint64"):  # beyond what float64 tells apart
-        padded, bare = surrounded(op, image, windows, lowest(kind))
+        padded, bare = pad_windows(op, image, windows, lowest(kind))
         cuts = [cut for _, cut in taps(op, padded, bare)]
         return as_was(op, op.elementwise("Max", *cuts) if cuts[1:] else cuts[0], data_format)
     if kind not in POOLED:
         image = op.cast(image, "float64")
     padding = windows.padding.lower()
     if windows.padding == "EXPLICIT" or _is_gap_of_pool(image, windows):
-        image, _ = surrounded(op, image, windows, lowest(image.dtype))
+        image, _ = pad_windows(op, image, windows, lowest(image.dtype))
         padding = "valid"
     found = pool(
         op, image, "MaxPool", pool_size=list(windows.sizes), strides=windows.steps,
@@ -150,7 +150,7 @@ def _means(op: Context, image: Value, windows: Windows) -> Value:
     """Return sums of windows, divided by how much of each is no padding."""
 
     def sums(x: Value) -> Value:
-        padded, bare = surrounded(op, x, windows)
+        padded, bare = pad_windows(op, x, windows)
         cuts = [cut for _, cut in taps(op, padded, bare)]
         return op.elementwise("Sum", *cuts) if cuts[1:] else cuts[0]
 
@@ -180,7 +180,7 @@ def max_pool_with_argmax(
     if padding == "SAME" and not windows.are_named:
         if pads is None:
             raise Unsupported("steps larger than windows of an unknown size")
-        image, _ = surrounded(op, image, windows, lowest(image.dtype))
+        image, _ = pad_windows(op, image, windows, lowest(image.dtype))
         how, before = {"auto_pad": "VALID"}, pads[0]
     values, places = op.node(
         "MaxPool", [op.plain(image)], [(image.dtype, shape), ("int64", shape)],

@@ -169,7 +169,7 @@ def quantize_v2(
         else:
             steps = op.unary("Floor", op.add(steps, 0.5))
     elif mode == "MIN_FIRST":
-        steps = stepped(op, input, bottom, top, dtype)
+        steps = quantize_steps(op, input, bottom, top, dtype)
     elif mode == "SCALED":
         first += int(narrow_range)
         scale = (top * float(last) > 0.0).choose(float(last) / top, MOST)
@@ -190,7 +190,7 @@ def _flat(op: Context, bound: Numbers, axis: int) -> Value:
     return op.reshape(value, (value.shape[0],)) if axis >= 0 else value
 
 
-def stepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
+def quantize_steps(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return numbers quantized between two bounds (MIN_FIRST), in float32."""
     first, last = bounds_of(dtype)
     apart = high - low
@@ -217,7 +217,7 @@ def dequantize(
         x = op.add(x, float((last - first + 1) / 2)) if first else x
         return op.cast(op.add(op.mul(x, scale.value), low.value), kind)
     if mode == "MIN_FIRST":
-        return op.cast(unstepped(op, x, low, high, input.dtype), kind)
+        return op.cast(dequantize_steps(op, x, low, high, input.dtype), kind)
     if mode == "SCALED":
         scale = high / float(last)
         if first:
@@ -226,7 +226,7 @@ def dequantize(
     raise Unsupported(f"mode {mode!r}")
 
 
-def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
+def dequantize_steps(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return the numbers that integers between two bounds stand for (MIN_FIRST)."""
     first, last = bounds_of(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")

@@ -13,11 +13,11 @@ from converter.lower.known_values import Numbers, real
 from converter.lower.ops.quantize import bounds_of
 from converter.lower.tf.bitwise import right_shift
 from converter.lower.tf.context import Context
-from converter.lower.tf.convolution import convolved, windows_of
+from converter.lower.tf.convolution import convolve_windows, windows_of
 from converter.lower.tf.graphdef import QUANTIZED, Node
 from converter.lower.tf.pooling import avg_pool, max_pool
 from converter.lower.tf.products import transpose_if
-from converter.lower.tf.quantization import stepped, unstepped
+from converter.lower.tf.quantization import dequantize_steps, quantize_steps
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -116,7 +116,7 @@ def quantized_conv2d(
     bounds = _product_bounds(
         op, (min_input, max_input, input.dtype), (min_filter, max_filter, filter.dtype)
     )
-    return [convolved(op, image, kernel, windows, "NHWC"), *bounds]
+    return [convolve_windows(op, image, kernel, windows, "NHWC"), *bounds]
 
 
 @tf_op("QuantizedMul", outputs=("z", "min_z", "max_z"))
@@ -142,8 +142,8 @@ def quantized_bias_add(
     least = most * -1.0
     parts = []
     for x, bounds in ((input, (low, high)), (bias, (low_b, high_b))):
-        numbers = unstepped(op, op.cast(x, "float32"), *bounds, x.dtype)
-        parts.append(op.cast(stepped(op, numbers, least, most, "int32"), "int32"))
+        numbers = dequantize_steps(op, op.cast(x, "float32"), *bounds, x.dtype)
+        parts.append(op.cast(quantize_steps(op, numbers, least, most, "int32"), "int32"))
     zero = op.cast(stands_for(0.0, least, most, "int32", is_held=True), "int32")
     total = op.add(parts[0], op.add(parts[1], zero))
     return [total, least.value, most.value]
@@ -154,7 +154,7 @@ def quantized_bias_add(
 SHIFT = 16  # fractional bits
 
 
-def _narrowed(
+def _narrow(
     op: Context, x: Value, low: Numbers, high: Numbers, least: Numbers, most: Numbers, dtype: str
 ) -> Value:
     """Return int32 of two bounds requantized to uint8 of two others."""
@@ -193,7 +193,7 @@ def quantize_down_and_shrink_range(
     low, high = scalar(op, input_min), scalar(op, input_max)
     least, most = _used(op, input, low, high)
     dtype = QUANTIZED[node.attribute("out_type")]
-    return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
+    return [_narrow(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
 @tf_op("RequantizationRange", outputs=("output_min", "output_max"))
@@ -215,7 +215,7 @@ def requantize(
         scalar(op, v) for v in (input_min, input_max, requested_output_min, requested_output_max)
     )
     dtype = QUANTIZED[node.attribute("out_type")]
-    return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
+    return [_narrow(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
 # -- what keeps its bounds -------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def quantized_concat(op: Context, concat_dim: Value, /, *inputs: Value) -> list[
         least = most * -1.0
     parts = []
     for value, (low, high) in zip(values, bounds, strict=True):
-        numbers = unstepped(op, op.cast(value, "float32"), low, high, dtype)
-        steps = stepped(op, numbers, least, most, dtype)
+        numbers = dequantize_steps(op, op.cast(value, "float32"), low, high, dtype)
+        steps = quantize_steps(op, numbers, least, most, dtype)
         changed = op.cast(op.cast(steps, "int32"), dtype)
         same = _alike(low, least) and _alike(high, most)
         parts.append(value if same else changed)

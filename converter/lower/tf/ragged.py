@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from converter.lower.builder import END
 from converter.lower.tf import extents, sparse
 from converter.lower.tf.context import Context
-from converter.lower.tf.coordinates import stacked
+from converter.lower.tf.coordinates import stack_indices
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.program_values import ProgramValue, RaggedRows, Record
@@ -18,7 +18,7 @@ def _wide(op: Context, x: Value) -> Value:
     return op.cast(x, "int64")
 
 
-def summed(op: Context, lengths: Value) -> Value:
+def sum_lengths(op: Context, lengths: Value) -> Value:
     """Return where rows of these lengths begin, and where the last one ends: [rows + 1]."""
     first = op.concat([op.constant([0], "int64"), lengths], 0)
     axis = op.constant(0, "int64")
@@ -34,8 +34,8 @@ def rows_of(op: Context, splits: Value, count: Extent) -> Value:
     """Return the number of the row that each element is in, of where rows begin."""
     ends = op.slice(splits, [0], [1], [END])
     more = extents.add(op, count, extents.number(op, 1))
-    zeros = extents.filled(op, op.constant(0, "int64"), [more])
-    ones = extents.filled(op, op.constant(1, "int64"), [extents.of(op, ends, 0)])
+    zeros = extents.fill(op, op.constant(0, "int64"), [more])
+    ones = extents.fill(op, op.constant(1, "int64"), [extents.of(op, ends, 0)])
     marks = op.emit(
         "ScatterElements", zeros, ends, ones, dtype="int64", shape=zeros.shape, axis=0,
         reduction="add",
@@ -68,7 +68,7 @@ def longest(op: Context, lengths: Value) -> Extent:
 
 def within(op: Context, splits: Value, rows: Value, count: Extent) -> Value:
     """Return where in its row each element is."""
-    return op.sub(extents.counted(op, count), op.gather(splits, rows))
+    return op.sub(extents.count_to(op, count), op.gather(splits, rows))
 
 
 # -- ranges ----------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def ragged_range(
         lengths = _wide(op, op.where(forward, steps, zero))
     if lengths.rank == 0:
         lengths = op.unsqueeze(lengths, [0])
-    splits = summed(op, lengths)
+    splits = sum_lengths(op, lengths)
     total = last(op, splits)
     rows = rows_of(op, splits, total)
     place = op.cast(within(op, splits, rows, total), dtype)
@@ -127,10 +127,10 @@ def _level(
         count = extents.sub(op, extents.of(op, partition, 0), extents.number(op, 1))
         return rows, partition, count
     if kind == "VALUE_ROWIDS" and above is not None:
-        zeros = extents.filled(op, op.constant(0, "int64"), [above])
-        ones = extents.filled(op, op.constant(1, "int64"), [extents.of(op, partition, 0)])
+        zeros = extents.fill(op, op.constant(0, "int64"), [above])
+        ones = extents.fill(op, op.constant(1, "int64"), [extents.of(op, partition, 0)])
         lengths = put(op, zeros, op.unsqueeze(partition, [1]), ones, "add")
-        return partition, summed(op, lengths), above
+        return partition, sum_lengths(op, lengths), above
     raise Unsupported(f"rows by {kind}")
 
 
@@ -172,7 +172,7 @@ def to_sparse(op: Context, *inputs: Value, RAGGED_RANK: int) -> list[Value]:  # 
         raise Unsupported("ragged rows of rows that are not")
     count = extents.of(op, values, 0)
     columns, sides = _nested(op, splits, ["ROW_SPLITS"] * len(splits), count, None)
-    return [stacked(op, columns), values, extents.vector(op, sides)]
+    return [stack_indices(op, columns), values, extents.vector(op, sides)]
 
 
 @tf_op("RaggedTensorToTensor")
@@ -191,14 +191,14 @@ def to_tensor(
     columns, sides = _nested(op, partitions, kinds, count, first)
     wanted: list[Extent] = []
     if shape.rank:
-        wanted = extents.listed(op, shape, len(sides) + values.rank - 1)[: len(sides)]
+        wanted = extents.list_elements(op, shape, len(sides) + values.rank - 1)[: len(sides)]
     limited = False
     for i, one in enumerate(wanted):
         if isinstance(one.dim, int) and one.dim < 0:
             continue
         limited = True
         sides[i] = one if one.dim is not None else _chosen(op, one, sides[i])
-    places = stacked(op, columns)
+    places = stack_indices(op, columns)
     if limited:
         ends = extents.vector(op, sides)
         fits = op.cast(op.elementwise("Less", places, ends), "int32")
@@ -223,7 +223,7 @@ def _chosen(op: Context, wanted: Extent, found: Extent) -> Extent:
     return Extent(None, make)
 
 
-# -- rows by number --------------------------------------------------------------------------------
+# -- rows by index --------------------------------------------------------------------------------
 
 
 @tf_op("RaggedGather", outputs=("output_nested_splits*OUTPUT_RAGGED_RANK", "output_dense_values"))
@@ -233,7 +233,7 @@ def gather(
     OUTPUT_RAGGED_RANK: int,  # noqa: N803
     PARAMS_RAGGED_RANK: int,  # noqa: N803
 ) -> list[Value]:
-    """Rows of a ragged tensor, by number."""
+    """Rows of a ragged tensor, by index."""
     splits, values, indices = (
         inputs[:PARAMS_RAGGED_RANK], inputs[PARAMS_RAGGED_RANK], inputs[PARAMS_RAGGED_RANK + 1],
     )  # fmt: skip
@@ -244,14 +244,14 @@ def gather(
     sides = extents.of_all(op, indices)
     for axis in range(1, indices.rank):  # axes of the indices are rows of one length
         count = extents.product(op, sides[:axis])
-        line = extents.counted(op, extents.add(op, count, extents.number(op, 1)))
+        line = extents.count_to(op, extents.add(op, count, extents.number(op, 1)))
         found.append(op.cast(op.mul(line, sides[axis].vector), dtype))
-    chosen = _wide(op, extents.reshaped(op, indices, [extents.product(op, sides)]))
+    chosen = _wide(op, extents.reshape_to(op, indices, [extents.product(op, sides)]))
     for split in splits:
         wide = _wide(op, split)
         begins = op.gather(wide, chosen)
         ends = op.gather(wide, op.add(chosen, op.constant(1, "int64")))
-        new = summed(op, op.sub(ends, begins))
+        new = sum_lengths(op, op.sub(ends, begins))
         total = last(op, new)
         rows = rows_of(op, new, total)
         chosen = op.add(op.gather(begins, rows), within(op, new, rows, total))

@@ -34,18 +34,18 @@ MOST = 1 << 22  # elements of a constant of random numbers
 PHILOX, AUTO = 1, 3  # algorithms
 
 
-def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
+def _seed_key(seed: int, seed2: int) -> dict[str, Attribute]:
     if not seed and not seed2:
         return {}
     return {"seed": float((seed ^ (seed2 << 12)) % (1 << 24))}
 
 
-def _drawn(
+def _draw(
     op: Context, op_type: str, shape: Value, dtype: str, node: Node, seed: int, seed2: int,
     distribution: Mapping[str, Attribute],
 ) -> Value:  # fmt: skip
     record(op, node.op, op.at)
-    attributes = {**distribution, **_seeded(seed, seed2)}
+    attributes = {**distribution, **_seed_key(seed, seed2)}
     return draw(
         op, op_type, op.dims(shape), lambda: op.cast(shape, "int64"), dtype, attributes
     )  # fmt: skip
@@ -57,7 +57,7 @@ def random_uniform(
 ) -> Value:
     """Uniform numbers from 0 to 1; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
+    return _draw(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
 
 
 @tf_op("RandomStandardNormal")
@@ -66,7 +66,7 @@ def random_standard_normal(
 ) -> Value:
     """Standard normal numbers; not the numbers that TensorFlow draws."""
     dtype = node.attribute("dtype")
-    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
+    return _draw(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
 
 
 @tf_op("TruncatedNormal")
@@ -75,7 +75,7 @@ def truncated_normal(
 ) -> Value:
     """Standard normal numbers within 2 of zero; not the numbers that TensorFlow draws."""
     bound = erf(sqrt(2.0))
-    shares = _drawn(
+    shares = _draw(
         op, "RandomUniform", shape, "float64", node, seed, seed2, {"low": -bound, "high": bound}
     )
     return op.cast(op.mul(erfinv(op, shares), sqrt(2.0)), node.attribute("dtype"))
@@ -87,7 +87,7 @@ def random_uniform_int(
     seed: int = 0, seed2: int = 0, node: Node,
 ) -> Value:  # fmt: skip
     """Integers from minval to below maxval; not the numbers that TensorFlow draws."""
-    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
+    shares = _draw(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
     return scale_to_integers(op, shares, minval, maxval, minval.dtype)
 
 
@@ -99,7 +99,7 @@ def random_shuffle(
     if value.rank == 0:
         return value
     count = op.size(value, 0)
-    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, UNIFORM)
+    keys = _draw(op, "RandomUniform", count, "float64", node, seed, seed2, UNIFORM)
     _, order = op.node(
         "TopK", [keys, count], [(keys.dtype, keys.shape), ("int64", (value.shape[0],))]
     )
@@ -114,7 +114,7 @@ def multinomial(
     count = op.int(num_samples, "num_samples")
     record(op, node.op, op.at)
     return draw_classes(
-        op, logits, count, node.attribute("output_dtype", "int64"), _seeded(seed, seed2)
+        op, logits, count, node.attribute("output_dtype", "int64"), _seed_key(seed, seed2)
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from converter.lower.ops.scatter import scatter_nd
 from converter.lower.table import Variant
 from converter.lower.tf import extents
-from converter.lower.tf.arrays import blank, joined
+from converter.lower.tf.arrays import blank, concatenate
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.program_values import ProgramValue, Variable
@@ -75,10 +75,10 @@ def scatter_nd_added(
 ) -> Value:
     """A tensor with others added at places."""
     _policy(bad_indices_policy)
-    return _added(op, input, indices, updates)
+    return _add(op, input, indices, updates)
 
 
-def _added(op: Context, x: Value, indices: Value, updates: Value) -> Value:
+def _add(op: Context, x: Value, indices: Value, updates: Value) -> Value:
     if x.dtype == "bool":  # a sum of truths is whether any is one
         wide = put(op, op.cast(x, "int32"), indices, op.cast(updates, "int32"), "max")
         return op.cast(wide, "bool")
@@ -98,8 +98,8 @@ def scatter_into_zeros(
 ) -> Value:
     """Zeros of a shape, with values added at places."""
     _policy(bad_indices_policy)
-    zeros = extents.filled(op, blank(op, updates.dtype), extents.elements(op, shape))
-    return _added(op, zeros, indices, updates)
+    zeros = extents.fill(op, blank(op, updates.dtype), extents.elements(op, shape))
+    return _add(op, zeros, indices, updates)
 
 
 @tf_op("SparseToDense")
@@ -110,10 +110,10 @@ def sparse_to_dense(
     """A number in a shape, with others at places."""
     depth = sparse_indices.shape[1] if sparse_indices.rank > 1 else 1
     if isinstance(depth, int):
-        sides = extents.listed(op, output_shape, depth)
+        sides = extents.list_elements(op, output_shape, depth)
     else:
         sides = extents.elements(op, output_shape)
-    dense = extents.filled(op, default_value, sides)
+    dense = extents.fill(op, default_value, sides)
     places = sparse_indices
     if places.rank == 0:
         places = op.unsqueeze(places, [0, 1])
@@ -121,7 +121,7 @@ def sparse_to_dense(
         places = op.unsqueeze(places, [1])
     values = sparse_values
     if values.rank == 0:
-        values = extents.filled(op, values, [extents.of(op, places, 0)])
+        values = extents.fill(op, values, [extents.of(op, places, 0)])
     return put(op, dense, places, values)
 
 
@@ -132,11 +132,11 @@ def rows(op: Context, x: Value, indices: Value, updates: Value, reduction: str =
     """Return a tensor with rows put at numbers: indices [...], updates [..., rest] or a scalar."""
     count = extents.product(op, extents.of_all(op, indices))
     rest = extents.of_all(op, x)[1:]
-    places = extents.reshaped(op, indices, [count, extents.number(op, 1)])
+    places = extents.reshape_to(op, indices, [count, extents.number(op, 1)])
     if updates.rank == 0 and (indices.rank or rest):
-        wide = extents.filled(op, updates, [count, *rest])
+        wide = extents.fill(op, updates, [count, *rest])
     else:
-        wide = extents.reshaped(op, updates, [count, *rest])
+        wide = extents.reshape_to(op, updates, [count, *rest])
     return put(op, x, places, wide, reduction)
 
 
@@ -161,7 +161,7 @@ def divide_rows(op: Context, x: Value, indices: Value, updates: Value) -> Value:
     """
     if not x.is_float:
         raise Unsupported(f"a division of {x.dtype}")
-    ones = extents.filled(op, op.constant(1, x.dtype), extents.of_all(op, x))
+    ones = extents.fill(op, op.constant(1, x.dtype), extents.of_all(op, x))
     return op.div(x, rows(op, ones, indices, updates, "mul"))
 
 
@@ -234,7 +234,7 @@ def scatter_elements_of_resource(
     return []
 
 
-# -- dealt out by number ---------------------------------------------------------------------------
+# -- dealt out by index ---------------------------------------------------------------------------
 
 
 @tf_op("DynamicStitch", "ParallelDynamicStitch")
@@ -247,16 +247,18 @@ def dynamic_stitch(op: Context, *inputs: Value) -> Value:
     known = [op.static(v) for v in indices]
     if all(v is not None for v in known):
         flat = np.concatenate([v.reshape(-1) for v in known if v is not None])
-        return _stitched(op, data, indices, rest, flat)
+        return _stitch(op, data, indices, rest, flat)
     lines = [_flat(op, i, [], i.rank) for i in indices]
-    places = op.cast(joined(op, lines, 0), "int64")
-    values = joined(op, [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)], 0)
+    places = op.cast(concatenate(op, lines, 0), "int64")
+    values = concatenate(
+        op, [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)], 0
+    )
     # Of several that have one number the last: the largest of their own numbers.
     least = op.concat([places, op.constant([-1], "int64")], 0)
     last = op.reduce("ReduceMax", least, [0], keepdims=True)
     size = Extent(None, lambda: op.add(last, op.constant(1, "int64")))
-    zeros = extents.filled(op, op.constant(0, "int64"), [size])
-    order = extents.counted(op, extents.of(op, places, 0))
+    zeros = extents.fill(op, op.constant(0, "int64"), [size])
+    order = extents.count_to(op, extents.of(op, places, 0))
     which = op.emit(
         "ScatterElements", zeros, places, order, dtype="int64", shape=(None,), axis=0,
         reduction="max",
@@ -269,16 +271,16 @@ def _flat(op: Context, value: Value, rest: list[Extent], axes: int) -> Value:
     if axes == 1:
         return value
     first = extents.product(op, extents.of_all(op, value)[:axes])
-    return extents.reshaped(op, value, [first, *rest])
+    return extents.reshape_to(op, value, [first, *rest])
 
 
-def _stitched(
+def _stitch(
     op: Context, data: tuple[Value, ...], indices: tuple[Value, ...], rest: list[Extent],
     numbers: np.ndarray,
 ) -> Value:  # fmt: skip
-    """Stitch by numbers that are known: one after another, and gathered."""
+    """Stitch by indices that are known: one after another, and gathered."""
     parts = [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)]
-    whole = joined(op, parts, 0)
+    whole = concatenate(op, parts, 0)
     size = int(numbers.max(initial=-1)) + 1
     which = np.zeros(size, np.int64)
     which[numbers] = np.arange(numbers.size)
@@ -291,7 +293,7 @@ def _stitched(
 def dynamic_partition(
     op: Context, data: Value, partitions: Value, /, *, num_partitions: int
 ) -> list[Value]:
-    """The slices of a tensor dealt out by number."""
+    """The slices of a tensor dealt out by index."""
     rest = extents.of_all(op, data)[partitions.rank :]
     if partitions.rank == 0:
         data, partitions = op.unsqueeze(data, [0]), op.unsqueeze(partitions, [0])

@@ -13,7 +13,7 @@ from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
-from converter.lower.tf.indexing import gathered
+from converter.lower.tf.indexing import gather_along
 from converter.lower.tf.scatter import put
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
@@ -54,7 +54,7 @@ def _constant(op: Context, number: object, dtype: str) -> Value:
     return op.constant(np.asarray(number, numpy_type(dtype)), dtype)
 
 
-def reduced(
+def reduce_by_segment(
     op: Context, kind: str, data: Value, ids: Value, count: Extent, *, infinite: bool = False
 ) -> Value:
     """Return each segment's sum, product or extreme: data [n, rest], ids [n].
@@ -71,15 +71,15 @@ def reduced(
     wide = "float32" if dtype in NARROW else dtype
     rest = extents.of_all(op, data)[1:]
     start = start_of(kind, dtype, infinite=infinite)
-    empty = extents.filled(op, _constant(op, start, wide), [count, *rest])
+    empty = extents.fill(op, _constant(op, start, wide), [count, *rest])
     made = put(op, empty, op.unsqueeze(ids, [1]), op.cast(data, wide), REDUCTIONS[kind])
     return op.cast(made, dtype)
 
 
 def counts(op: Context, ids: Value, count: Extent, dtype: str) -> Value:
     """Return how many slices each segment has: [count]."""
-    zeros = extents.filled(op, op.constant(0, dtype), [count])
-    ones = extents.filled(op, op.constant(1, dtype), [extents.of(op, ids, 0)])
+    zeros = extents.fill(op, op.constant(0, dtype), [count])
+    ones = extents.fill(op, op.constant(1, dtype), [extents.of(op, ids, 0)])
     return put(op, zeros, op.unsqueeze(ids, [1]), ones, "add")
 
 
@@ -100,7 +100,7 @@ def _as_wide(op: Context, vector: Value, like: Value) -> Value:
 def reduce_segments(op: Context, data: Value, segment_ids: Value, /, *, kind: str) -> Value:
     """Slices reduced, segment by segment."""
     count = last_and_one(op, segment_ids)
-    made = reduced(op, kind, data, segment_ids, count, infinite=True)
+    made = reduce_by_segment(op, kind, data, segment_ids, count, infinite=True)
     if kind in ("Sum", "Prod"):
         return made
     there = op.cast(counts(op, segment_ids, count, "int32"), "bool")
@@ -116,7 +116,7 @@ def segment_mean(op: Context, data: Value, segment_ids: Value, /) -> Value:
 def _mean(op: Context, data: Value, ids: Value, count: Extent, *, root: bool = False) -> Value:
     dtype = data.dtype
     wide = "float32" if dtype in NARROW else dtype
-    total = reduced(op, "Sum", op.cast(data, wide), ids, count)
+    total = reduce_by_segment(op, "Sum", op.cast(data, wide), ids, count)
     kind = wide if wide in ("float32", "float64") else "int64"
     many = counts(op, ids, count, kind)
     many = op.elementwise("Max", many, op.constant(1, kind))
@@ -133,17 +133,17 @@ def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> 
     if ids.rank != 1:
         lines = extents.product(op, extents.of_all(op, ids))
         rest = extents.of_all(op, data)[ids.rank :]
-        data = extents.reshaped(op, data, [lines, *rest])
-        ids = extents.reshaped(op, ids, [lines])
+        data = extents.reshape_to(op, data, [lines, *rest])
+        ids = extents.reshape_to(op, ids, [lines])
     known = op.static(ids)
     if known is not None and (known >= 0).all():
-        return reduced(op, kind, data, ids, count)
+        return reduce_by_segment(op, kind, data, ids, count)
     # Those go to one segment more, which is cut off.
     ids = op.cast(ids, "int64")
     outside = op.elementwise("Less", ids, op.constant(0, "int64"))
     places = op.where(outside, op.squeeze(count.vector, [0]), ids)
     more = extents.add(op, count, extents.number(op, 1))
-    made = reduced(op, kind, data, places, more)
+    made = reduce_by_segment(op, kind, data, places, more)
     if isinstance(count.dim, int):
         return op.slice(made, [0], [0], [count.dim])
     zero, axis = op.constant([0], "int64"), op.constant([0], "int64")
@@ -179,13 +179,13 @@ def reduce_unsorted_segments(
 # -- of chosen slices ------------------------------------------------------------------------------
 
 
-def combined(
+def combine_segments(
     op: Context, kind: str, data: Value, indices: Value, ids: Value, count: Extent
 ) -> Value:
     """Return segments' sums, means, or sums divided by the root of how many there are."""
-    rows = gathered(op, data, indices)
+    rows = gather_along(op, data, indices)
     if kind == "Sum":
-        return reduced(op, "Sum", rows, ids, count)
+        return reduce_by_segment(op, "Sum", rows, ids, count)
     return _mean(op, rows, ids, count, root=kind == "SqrtN")
 
 
@@ -203,7 +203,7 @@ def reduce_chosen_slices(
 ) -> Value:  # fmt: skip
     """Chosen slices reduced, segment by segment."""
     del sparse_gradient
-    return combined(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
+    return combine_segments(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
 
 
 @tf_op(*(Variant(f"{name}WithNumSegments", summary, kind=kind) for name, summary, kind in CHOSEN))
@@ -214,4 +214,4 @@ def reduce_chosen_slices_to(
     """Chosen slices reduced, to a given number of segments."""
     del sparse_gradient
     count = extents.elements(op, num_segments)[0]
-    return combined(op, kind, data, indices, segment_ids, count)
+    return combine_segments(op, kind, data, indices, segment_ids, count)

@@ -54,18 +54,18 @@ def _lengths(op: Context, fft_length: Value, axes: int) -> list[Dim]:
     return dims
 
 
-def _swapped(op: Context, x: Value, axis: int) -> Value:
+def _swap(op: Context, x: Value, axis: int) -> Value:
     order = list(range(x.rank))
     order[axis], order[-1] = order[-1], order[axis]
     return op.transpose(x, order)
 
 
-def _fitted_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[Dim]) -> Value:
+def _fit_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[Dim]) -> Value:
     number = len(dims) + axis
     computed = op.cast(op.slice(lengths, [0], [number], [number + 1]), "int64")
     if axis == -1:
         return fit_length(op, x, dims[number], computed)
-    return _swapped(op, fit_length(op, _swapped(op, x, axis), dims[number], computed), axis)
+    return _swap(op, fit_length(op, _swap(op, x, axis), dims[number], computed), axis)
 
 
 @tf_op(
@@ -78,7 +78,7 @@ def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Compl
     """The first half of the Fourier transform of real numbers."""
     dims, x = _lengths(op, fft_length, axes), input
     for axis in range(1, axes + 1):
-        x = _fitted_along(op, x, -axis, fft_length, dims)
+        x = _fit_along(op, x, -axis, fft_length, dims)
     found = of_real(op, x)
     for axis in range(2, axes + 1):
         found = along(op, found, -axis, inverse=False)
@@ -101,7 +101,7 @@ def irfft(op: Context, input: ProgramValue, fft_length: Value, /, *, axes: int) 
     for part in (found.real, found.imaginary):
         cut = part
         for axis in range(1, axes + 1):
-            cut = _fitted_along(op, cut, -axis, vector, list(halves))
+            cut = _fit_along(op, cut, -axis, vector, list(halves))
         parts.append(cut)
     found = join(parts[0], parts[1])
     for axis in range(axes, 1, -1):

@@ -66,7 +66,7 @@ def strided_slice(
             axis, place = axis + 1, place + 1
     x = cut(op, x, cuts)
     for axis, index in reversed(gone):
-        x = taken(op, x, axis, index)
+        x = take_along(op, x, axis, index)
     return op.unsqueeze(x, added) if added else x
 
 
@@ -80,7 +80,7 @@ def _bound(op: Context, vector: Value, known: Sequence[Dim], number: int) -> int
     return op.cast(one, "int64")
 
 
-def taken(op: Context, x: Value, axis: int, index: int | Value) -> Value:
+def take_along(op: Context, x: Value, axis: int, index: int | Value) -> Value:
     """Return one element along an axis, and the axis gone; ``index`` may be a vector of one."""
     if isinstance(index, Value):
         return op.gather(x, op.squeeze(index, [0]), axis)
@@ -103,7 +103,7 @@ def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
             x, [c.axis for c in fixed], [int(n) for n in starts if isinstance(n, int)],
             [int(n) for n in ends if isinstance(n, int)], [int(c.step) for c in fixed],  # type: ignore[arg-type]
         )  # fmt: skip
-        x = _named(x, before, fixed)
+        x = _name_size(x, before, fixed)
     if not moving:
         return x
     starts_in = op.concat([_side(op, c, c.start, 0, END) for c in moving], 0)
@@ -177,7 +177,7 @@ def _is_whole(size: Dim, cut: Cut) -> bool:
     return size is not None and cut.known_end == size
 
 
-def _named(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
+def _name_size(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
     """Return what a slice yields, with names for the sizes that are some less than a named one."""
     shape = list(x.shape)
     for one in cuts:
@@ -247,7 +247,7 @@ def strided_slice_update(
     """A tensor of which a part is another, which is broadcast to it."""
     sides = extents.of_all(op, input)
     count = extents.product(op, sides)
-    places = extents.reshaped(op, extents.counted(op, count), sides)
+    places = extents.reshape_to(op, extents.count_to(op, count), sides)
     part = strided_slice(
         op, places, begin, end, strides, begin_mask=begin_mask, end_mask=end_mask,
         ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
@@ -259,9 +259,9 @@ def strided_slice_update(
     line = op.constant([-1], "int64")
     put = op.emit("Reshape", wide, line, dtype=value.dtype, shape=(None,))
     where = op.emit("Reshape", part, line, dtype="int64", shape=(None,))
-    flat = extents.reshaped(op, input, [count])
+    flat = extents.reshape_to(op, input, [count])
     made = op.emit("ScatterElements", flat, where, put, dtype=input.dtype, shape=flat.shape, axis=0)
-    return extents.reshaped(op, made, sides)
+    return extents.reshape_to(op, made, sides)
 
 
 @tf_op("StridedSliceGrad")
@@ -271,7 +271,7 @@ def strided_slice_grad(
     shrink_axis_mask: int = 0,
 ) -> Value:  # fmt: skip
     """Zeros of which a part is a tensor."""
-    zeros = extents.filled(op, op.constant(0, dy.dtype), extents.elements(op, shape))
+    zeros = extents.fill(op, op.constant(0, dy.dtype), extents.elements(op, shape))
     return strided_slice_update(
         op, zeros, begin, end, strides, dy, begin_mask=begin_mask, end_mask=end_mask,
         ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,

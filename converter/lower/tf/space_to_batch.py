@@ -8,7 +8,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
-from converter.lower.tf.dilated_convolution import dilated
+from converter.lower.tf.dilated_convolution import lower_dilated
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.padding import pad_constant
@@ -49,13 +49,13 @@ def _to_batch(op: Context, x: Value, blocks: Sequence[Extent], paddings: Value) 
     rest = space[count:]
     parts = [extents.div(op, n, b) for n, b in zip(space, blocks, strict=False)]
     pairs = [one for pair in zip(parts, blocks, strict=True) for one in pair]
-    split = extents.reshaped(op, x, [batch, *pairs, *rest])
+    split = extents.reshape_to(op, x, [batch, *pairs, *rest])
     inner = [2 + 2 * i for i in range(count)]
     outer = [1 + 2 * i for i in range(count)]
     last = list(range(1 + 2 * count, split.rank))
     turned = op.transpose(split, [*inner, 0, *outer, *last])
     whole = extents.mul(op, extents.product(op, blocks), batch)
-    return extents.reshaped(op, turned, [whole, *parts, *rest])
+    return extents.reshape_to(op, turned, [whole, *parts, *rest])
 
 
 @tf_op("BatchToSpaceND")
@@ -63,7 +63,7 @@ def batch_to_space_nd(
     op: Session, input: Value, block_shape: Value, crops: Value, /, *, node: Node
 ) -> Value:
     """Blocks of the batch, moved into space, and that cut off at its ends."""
-    found = dilated(op, node, block_shape, crops)
+    found = lower_dilated(op, node, block_shape, crops)
     if found is not None:
         return found
     return _to_space(op, input, extents.elements(op, block_shape), crops)
@@ -80,17 +80,17 @@ def _to_space(op: Context, x: Value, blocks: Sequence[Extent], crops: Value) -> 
     whole, *space = extents.of_all(op, x)
     rest = space[count:]
     batch = extents.div(op, whole, extents.product(op, blocks))
-    split = extents.reshaped(op, x, [*blocks, batch, *space])
+    split = extents.reshape_to(op, x, [*blocks, batch, *space])
     order = [count]
     for i in range(count):
         order += [count + 1 + i, i]
     turned = op.transpose(split, [*order, *range(2 * count + 1, split.rank)])
     sides = [extents.mul(op, n, b) for n, b in zip(space, blocks, strict=False)]
-    made = extents.reshaped(op, turned, [batch, *sides, *rest])
-    return _cropped(op, made, sides, crops)
+    made = extents.reshape_to(op, turned, [batch, *sides, *rest])
+    return _crop(op, made, sides, crops)
 
 
-def _cropped(op: Context, x: Value, sides: Sequence[Extent], crops: Value) -> Value:
+def _crop(op: Context, x: Value, sides: Sequence[Extent], crops: Value) -> Value:
     known = op.static(crops)
     if known is not None and not known.any():
         return x
@@ -150,11 +150,11 @@ def _blocks(op: Context, x: Value, size: int, data_format: str, *, to_space: boo
         name = "DepthToSpace" if to_space else "SpaceToDepth"
         made = op.emit(name, image, dtype=x.dtype, shape=extents.shape_of(whole), **how)
     elif to_space:
-        split = extents.reshaped(op, image, [n, block, block, channels, h, w])
-        made = extents.reshaped(op, op.transpose(split, [0, 3, 4, 1, 5, 2]), whole)
+        split = extents.reshape_to(op, image, [n, block, block, channels, h, w])
+        made = extents.reshape_to(op, op.transpose(split, [0, 3, 4, 1, 5, 2]), whole)
     else:
-        split = extents.reshaped(op, image, [n, c, sides[0], block, sides[1], block])
-        made = extents.reshaped(op, op.transpose(split, [0, 3, 5, 1, 2, 4]), whole)
+        split = extents.reshape_to(op, image, [n, c, sides[0], block, sides[1], block])
+        made = extents.reshape_to(op, op.transpose(split, [0, 3, 5, 1, 2, 4]), whole)
     return op.transpose(made, [0, 2, 3, 1]) if last else made
 
 
@@ -216,7 +216,7 @@ def _patches(
         if padding == "SAME" and isinstance(x.shape[axis], str):
             named = dims.floordiv(dims.add(x.shape[axis], stride - 1), stride)
             out = Extent(named, out.make)
-        starts = op.mul(extents.counted(op, out), op.constant(stride, "int64"))
+        starts = op.mul(extents.count_to(op, out), op.constant(stride, "int64"))
         taps = op.constant(np.arange(k) * rate, "int64")
         if isinstance(out.dim, int):
             places = op.constant(np.arange(out.dim)[:, None] * stride + np.arange(k) * rate)
@@ -229,7 +229,7 @@ def _patches(
     depth = extents.of(op, x, x.rank - 1)
     taps_all = extents.number(op, int(np.prod([kernel[1 + i] for i in range(count)])))
     shape = [extents.of(op, x, 0), *outs, extents.mul(op, taps_all, depth)]
-    result = extents.reshaped(op, turned, shape)
+    result = extents.reshape_to(op, turned, shape)
     return replace(result, shape=extents.shape_of(shape))
 
 

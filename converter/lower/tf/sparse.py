@@ -10,9 +10,9 @@ from converter.lower.builder import END
 from converter.lower.graph import Dim
 from converter.lower.table import Variant
 from converter.lower.tf import contents, coordinates, extents, segments
-from converter.lower.tf.arrays import joined
+from converter.lower.tf.arrays import concatenate
 from converter.lower.tf.context import Context
-from converter.lower.tf.coordinates import numbered, sorted_by, stacked
+from converter.lower.tf.coordinates import flatten_indices, sort_keys, stack_indices
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.scatter import put
 from converter.lower.tf.table import Unsupported, tf_op
@@ -23,7 +23,9 @@ def _sides(op: Context, shape: Value, indices: Value) -> list[Extent]:
     """Return the sizes that a shape says, whose number the places may say."""
     depth = indices.shape[1]
     return (
-        extents.listed(op, shape, depth) if isinstance(depth, int) else extents.elements(op, shape)
+        extents.list_elements(op, shape, depth)
+        if isinstance(depth, int)
+        else extents.elements(op, shape)
     )
 
 
@@ -47,11 +49,11 @@ def reorder(
 ) -> list[Value]:
     """A sparse tensor with its places in order."""
     sides = _sides(op, input_shape, input_indices)
-    return _ordered(op, input_indices, input_values, sides)
+    return _order(op, input_indices, input_values, sides)
 
 
-def _ordered(op: Context, indices: Value, values: Value, sides: Sequence[Extent]) -> list[Value]:
-    _, order = sorted_by(op, numbered(op, indices, sides))
+def _order(op: Context, indices: Value, values: Value, sides: Sequence[Extent]) -> list[Value]:
+    _, order = sort_keys(op, flatten_indices(op, indices, sides))
     return [op.gather(indices, order), op.gather(values, order)]
 
 
@@ -61,20 +63,20 @@ def reshape(
 ) -> list[Value]:
     """A sparse tensor in another shape, of which even the number of axes may be computed."""
     if not all(_is_counted(op, v) for v in (input_shape, new_shape)):
-        return _reshaped(op, input_indices, input_shape, new_shape)
+        return _reshape(op, input_indices, input_shape, new_shape)
     sides = _sides(op, input_shape, input_indices)
     whole = extents.product(op, sides)
     new = [_left(op, n, whole, new_shape) for n in extents.elements(op, new_shape)]
-    numbers = numbered(op, input_indices, sides)
+    numbers = flatten_indices(op, input_indices, sides)
     columns = coordinates.places(op, numbers, new)
-    return [stacked(op, columns), _vector(op, new)]
+    return [stack_indices(op, columns), _vector(op, new)]
 
 
 def _is_counted(op: Context, shape: Value) -> bool:
     return op.elements(shape) is not None or isinstance(shape.shape[0], int)
 
 
-def _reshaped(op: Context, indices: Value, old: Value, new: Value) -> list[Value]:
+def _reshape(op: Context, indices: Value, old: Value, new: Value) -> list[Value]:
     """Return places in a new shape, and that, where it is not known how many axes there are."""
     old, new = op.cast(old, "int64"), op.cast(new, "int64")
     whole = op.reduce("ReduceProd", old, [0], keepdims=True)
@@ -89,7 +91,7 @@ def _reshaped(op: Context, indices: Value, old: Value, new: Value) -> list[Value
 
 def _steps(op: Context, shape: Value) -> Value:
     """Return how many elements lie between neighbours along each axis."""
-    line = extents.counted(op, extents.of(op, shape, 0))
+    line = extents.count_to(op, extents.of(op, shape, 0))
     is_after = op.elementwise("Less", op.unsqueeze(line, [1]), line)
     return op.reduce("ReduceProd", op.where(is_after, shape, op.constant(1, "int64")), [1])
 
@@ -131,11 +133,11 @@ def fill_empty_rows(
     mask = _empty(op, lines, sides[0])
     missing = op.squeeze(op.emit("NonZero", mask, dtype="int64", shape=(1, None)), [0])
     count = extents.of(op, missing, 0)
-    columns = [missing] + [extents.filled(op, op.constant(0, "int64"), [count])] * (len(sides) - 1)
-    places = joined(op, [indices, stacked(op, columns)], 0)
-    filled = joined(op, [values, extents.filled(op, default_value, [count])], 0)
+    columns = [missing] + [extents.fill(op, op.constant(0, "int64"), [count])] * (len(sides) - 1)
+    places = concatenate(op, [indices, stack_indices(op, columns)], 0)
+    filled = concatenate(op, [values, extents.fill(op, default_value, [count])], 0)
     # Of one row those that were there first: sorted by row alone.
-    _, order = sorted_by(op, joined(op, [lines, missing], 0))
+    _, order = sort_keys(op, concatenate(op, [lines, missing], 0))
     back = coordinates.inverse_of(op, order)
     axis, zero = op.constant([0], "int64"), op.constant([0], "int64")
     reverse = op.emit(
@@ -146,8 +148,8 @@ def fill_empty_rows(
 
 def _empty(op: Context, rows: Value, count: Extent) -> Value:
     """Return which rows have nothing."""
-    zeros = extents.filled(op, op.constant(0, "int32"), [count])
-    ones = extents.filled(op, op.constant(1, "int32"), [extents.of(op, rows, 0)])
+    zeros = extents.fill(op, op.constant(0, "int32"), [count])
+    ones = extents.fill(op, op.constant(1, "int32"), [extents.of(op, rows, 0)])
     marked = op.emit(
         "ScatterElements", zeros, rows, ones, dtype="int32", shape=(count.dim,), axis=0
     )
@@ -169,7 +171,7 @@ def concat(op: Context, *inputs: Value, concat_dim: int) -> list[Value]:
         moved.append(place if start.dim == 0 else op.add(place, offsets))
         start = extents.add(op, start, shape[axis])
     whole = [start if i == axis else side for i, side in enumerate(sides[0])]
-    found = _ordered(op, joined(op, moved, 0), joined(op, values, 0), whole)
+    found = _order(op, concatenate(op, moved, 0), concatenate(op, values, 0), whole)
     return [*found, _vector(op, whole)]
 
 
@@ -180,7 +182,7 @@ def slice_of(
     """A part of a sparse tensor."""
     sides = _sides(op, shape, indices)
     rank = len(sides)
-    starts, counts = (extents.listed(op, v, rank) for v in (start, size))
+    starts, counts = (extents.list_elements(op, v, rank) for v in (start, size))
     ends = [
         extents.least(op, side, extents.add(op, s, n))
         for side, s, n in zip(sides, starts, counts, strict=True)
@@ -253,7 +255,7 @@ def matmul(
     target = op.slice(a_indices, [1], [into], [into + 1])
     kind = "float32" if b.dtype in ("float16", "bfloat16") else b.dtype
     width = extents.of(op, right, 1)
-    zeros = extents.filled(op, op.constant(0, kind), [sides[into], width])
+    zeros = extents.fill(op, op.constant(0, kind), [sides[into], width])
     return op.cast(put(op, zeros, target, op.cast(rows, kind), "add"), b.dtype)
 
 
@@ -305,9 +307,9 @@ def _union(
     op: Context, indices: Sequence[Value], sides: Sequence[Extent]
 ) -> tuple[Value, list[Value], Extent]:
     """Return the places of several sparse tensors in order, and which of them theirs are."""
-    keys = [numbered(op, i, sides) for i in indices]
+    keys = [flatten_indices(op, i, sides) for i in indices]
     shape: tuple[Dim, ...] = (None,)
-    whole = joined(op, keys, 0)
+    whole = concatenate(op, keys, 0)
     found, _, which, _ = op.node(
         "Unique", [op.plain(whole)],
         [("int64", shape), ("int64", shape), ("int64", whole.shape), ("int64", shape)],
@@ -319,7 +321,7 @@ def _union(
         end = op.add(begin, op.size(key, 0))
         parts.append(op.emit("Slice", which, begin, end, axis, dtype="int64", shape=key.shape))
         begin = end
-    places = stacked(op, coordinates.places(op, found, sides))
+    places = stack_indices(op, coordinates.places(op, found, sides))
     return places, parts, extents.of(op, found, 0)
 
 
@@ -332,9 +334,9 @@ def add(
     del b_shape
     sides = _sides(op, a_shape, a_indices)
     places, (first, second), count = _union(op, [a_indices, b_indices], sides)
-    values = joined(op, [a_values, b_values], 0)
-    ids = joined(op, [first, second], 0)
-    total = segments.reduced(op, "Sum", values, ids, count)
+    values = concatenate(op, [a_values, b_values], 0)
+    ids = concatenate(op, [first, second], 0)
+    total = segments.reduce_by_segment(op, "Sum", values, ids, count)
     known = op.static(thresh)
     if known is not None and known <= 0:
         return [places, total, _vector(op, sides)]
@@ -361,7 +363,7 @@ def extreme_of_two(
     sides = _sides(op, a_shape, a_indices)
     places, parts, count = _union(op, [a_indices, b_indices], sides)
     both = [
-        segments.reduced(op, "Sum", v, i, count)
+        segments.reduce_by_segment(op, "Sum", v, i, count)
         for v, i in zip((a_values, b_values), parts, strict=True)
     ]
     return [places, op.elementwise(op_type, *both)]
@@ -396,15 +398,15 @@ def reduce_sparse(
     result = [sides[i] for i in kept]
     shape = [extents.number(op, 1) if i in gone else s for i, s in enumerate(sides)]
     if kept:
-        ids = numbered(op, _columns(op, input_indices, kept), result)
+        ids = flatten_indices(op, _columns(op, input_indices, kept), result)
     else:
-        ids = extents.filled(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
+        ids = extents.fill(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
     count = extents.product(op, result)
-    made = segments.reduced(op, kind, input_values, ids, count)
+    made = segments.reduce_by_segment(op, kind, input_values, ids, count)
     if kind == "Max":  # where nothing is there is a zero
         there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
         made = op.where(there, made, op.constant(0, made.dtype))
-    return extents.reshaped(op, made, shape if keep_dims else result)
+    return extents.reshape_to(op, made, shape if keep_dims else result)
 
 
 @tf_op("SparseSoftmax")
@@ -414,11 +416,11 @@ def softmax(op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, /
     rows = sides[:-1]
     if not rows:
         raise Unsupported("a softmax of a vector")
-    ids = numbered(op, _columns(op, sp_indices, range(len(rows))), rows)
+    ids = flatten_indices(op, _columns(op, sp_indices, range(len(rows))), rows)
     count = extents.product(op, rows)
-    largest = segments.reduced(op, "Max", sp_values, ids, count)
+    largest = segments.reduce_by_segment(op, "Max", sp_values, ids, count)
     powers = op.unary("Exp", op.sub(sp_values, op.gather(largest, ids)))
-    total = segments.reduced(op, "Sum", powers, ids, count)
+    total = segments.reduce_by_segment(op, "Sum", powers, ids, count)
     return op.div(powers, op.gather(total, ids))
 
 
@@ -457,10 +459,10 @@ def bins(
     if 0 in weights.shape or binary:
         made = segments.counts(op, ids, total, dtype)
     else:
-        made = segments.reduced(op, "Sum", weights, ids, total)
+        made = segments.reduce_by_segment(op, "Sum", weights, ids, total)
     if binary:
         made = op.elementwise("Min", made, op.constant(1, dtype))
-    table = extents.reshaped(op, made, [lines, wide] if count is not None else [wide])
+    table = extents.reshape_to(op, made, [lines, wide] if count is not None else [wide])
     axis = table.rank - 1
     zero, axes = op.constant([0], "int64"), op.constant([axis], "int64")
     shape = (*table.shape[:axis], limit.dim)

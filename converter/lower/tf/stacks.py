@@ -13,7 +13,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim, Node, Shape
 from converter.lower.tf import contents
 from converter.lower.tf.context import Context
-from converter.lower.tf.list_elements import joined, read_inside, report_element
+from converter.lower.tf.list_elements import merge_shapes, read_inside, report_element
 from converter.lower.tf.program_values import Stack
 from converter.lower.tf.table import Unsupported
 from converter.lower.values import Value
@@ -95,9 +95,9 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
     read_inside(stack, element)
     if stack.tensor is not None:
         tensor = stack.tensor
-        shape = joined(tensor.shape[1:], element)
+        shape = merge_shapes(tensor.shape[1:], element)
         return replace(tensor, shape=(tensor.shape[0], *shape)) if shape else tensor
-    element = joined(stack.element, element)
+    element = merge_shapes(stack.element, element)
     items = stack.items or ()
     like = next((v for v in items if v is not None), None)
     if like is None:
@@ -106,7 +106,7 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
         raise Unsupported("a list of elements of several ranks, as one tensor")
     filler = None
     if None in items:
-        shape = joined(like.shape, element)
+        shape = merge_shapes(like.shape, element)
         filler = op.squeeze(zeros(op, stack.dtype, op.constant(1, "int32"), shape), [0])
     rows = [v if v is not None else filler for v in items]
     return op.concat([op.unsqueeze(v, [0]) for v in rows if v is not None], 0)
@@ -188,7 +188,7 @@ def read(op: Context, stack: Stack, index: Value, element: Shape | None = None) 
 
 def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
     """Return a list with one element set."""
-    element = joined(stack.element, item.shape)
+    element = merge_shapes(stack.element, item.shape)
     if stack.loop is not None:
         if stack.sought and element is not None:
             report_element(stack, element)
@@ -211,7 +211,7 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
     place_in = op.reshape(op.cast(index, "int64"), (1, 1))
     if stack.grows:
         tensor = long_enough(op, tensor, op.add(op.reshape(place_in, (1,)), 1))
-    return stack.filled(_scattered(op, tensor, place_in, op.unsqueeze(item, [0])))
+    return stack.filled(_scatter(op, tensor, place_in, op.unsqueeze(item, [0])))
 
 
 def long_enough(op: Context, tensor: Value, count: Value) -> Value:
@@ -242,17 +242,17 @@ PADDED = frozenset(
 )
 
 
-def _scattered(op: Context, tensor: Value, places: Value, rows: Value) -> Value:
-    shape = joined(tensor.shape[1:], rows.shape[1:])
+def _scatter(op: Context, tensor: Value, places: Value, rows: Value) -> Value:
+    shape = merge_shapes(tensor.shape[1:], rows.shape[1:])
     assert shape is not None
     return op.emit(
         "ScatterND", tensor, places, rows, dtype=tensor.dtype, shape=(tensor.shape[0], *shape)
     )
 
 
-def pushed(op: Context, stack: Stack, item: Value) -> Stack:
+def push(op: Context, stack: Stack, item: Value) -> Stack:
     """Return a list with one more element at its end."""
-    element = joined(stack.element, item.shape)
+    element = merge_shapes(stack.element, item.shape)
     if stack.loop is not None:
         if stack.sought and element is not None:
             report_element(stack, element)
@@ -266,7 +266,7 @@ def pushed(op: Context, stack: Stack, item: Value) -> Stack:
     return stack.filled(replace(made, shape=(dims.add(tensor.shape[0], 1), *made.shape[1:])))
 
 
-def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Value]:
+def pop(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Value]:
     """Return a list without its last element, and that.
 
     Raises:
@@ -279,7 +279,10 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
         last = stack.items[-1]
         if last is None:
             last = op.squeeze(
-                zeros(op, stack.dtype, op.constant(1, "int32"), joined(stack.element, element)), [0]
+                zeros(
+                    op, stack.dtype, op.constant(1, "int32"), merge_shapes(stack.element, element)
+                ),
+                [0],
             )
         return replace(stack, items=stack.items[:-1]), last
     tensor = whole(op, stack, element)
@@ -292,7 +295,7 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
 # -- several elements ------------------------------------------------------------------------------
 
 
-def gathered(op: Context, stack: Stack, indices: Value, element: Shape | None) -> Value:
+def gather_elements(op: Context, stack: Stack, indices: Value, element: Shape | None) -> Value:
     """Return some elements, stacked."""
     read_inside(stack, element)
     known = op.static(indices)
@@ -354,7 +357,7 @@ def _producer(op: Context, value: Value) -> Node | None:
     return None
 
 
-def scattered(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
+def scatter_elements(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
     """Return a list with some elements set: as many as there are indices."""
     read_inside(stack, rows.shape[1:])
     count = known_length(op, stack)
@@ -373,7 +376,7 @@ def scattered(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
     tensor = whole(op, stack, rows.shape[1:])
     if stack.grows:
         tensor = long_enough(op, tensor, op.add(_largest(op, indices), 1))
-    return stack.filled(_scattered(op, tensor, places, rows))
+    return stack.filled(_scatter(op, tensor, places, rows))
 
 
 def _largest(op: Context, indices: Value) -> Value:
@@ -393,9 +396,11 @@ def of_scattered(
     if count is None and known is not None:
         count = int(known.max(initial=-1)) + 1
     if count is not None:
-        return scattered(op, new(op, dtype, element, op.constant(count, "int32")), indices, rows)
+        return scatter_elements(
+            op, new(op, dtype, element, op.constant(count, "int32")), indices, rows
+        )
     size = op.cast(op.squeeze(op.add(_largest(op, indices), 1), [0]), "int32")
-    return scattered(op, Stack(dtype, element, length=size), indices, rows)
+    return scatter_elements(op, Stack(dtype, element, length=size), indices, rows)
 
 
 def end_to_end(op: Context, stack: Stack, rest: Shape | None) -> tuple[Value, Value]:
@@ -443,7 +448,7 @@ def cut(op: Context, stack: Stack, value: Value, lengths: Value) -> Stack:
     return replace(stack, items=tuple(parts), tensor=None, length=None, loop=None, written=None)
 
 
-def resized(op: Context, stack: Stack, size: Value) -> Stack:
+def resize(op: Context, stack: Stack, size: Value) -> Stack:
     """Return a list with elements taken from its end, or unset ones added."""
     read_inside(stack)
     known = op.static(size)
@@ -458,7 +463,7 @@ def resized(op: Context, stack: Stack, size: Value) -> Stack:
     return stack.filled(long_enough(op, part, count))
 
 
-def followed(op: Context, first: Value, whole_length: Value, *, fits: bool) -> Value:
+def follow_loop(op: Context, first: Value, whole_length: Value, *, fits: bool) -> Value:
     """Return what a loop set of a list, with zeros for what it did not.
 
     Args:
@@ -478,7 +483,7 @@ def shape_vector(op: Context, stack: Stack, dtype: str) -> Value:
     """Return the shape of an element as a vector; -1 for sizes that are not known."""
     element = stack.element
     if stack.tensor is not None:
-        element = joined(stack.tensor.shape[1:], element)
+        element = merge_shapes(stack.tensor.shape[1:], element)
     if element is None:
         return op.constant(-1, dtype)
     if all(isinstance(n, int) for n in element):

@@ -14,7 +14,7 @@ from converter.lower.fingerprints import fingerprint
 from converter.lower.graph import Attribute
 from converter.lower.table import Variant
 from converter.lower.tf import extents
-from converter.lower.tf.arrays import filled_like
+from converter.lower.tf.arrays import fill_like
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.session import Session
@@ -40,7 +40,7 @@ def _bytes(array: np.ndarray) -> list[bytes]:
     return [t if isinstance(t, bytes) else str(t).encode() for t in array.reshape(-1)]
 
 
-def _folded(op: Context, x: Value, function: Callable[[bytes], bytes]) -> Value | None:
+def _fold(op: Context, x: Value, function: Callable[[bytes], bytes]) -> Value | None:
     """Return a function of strings that are constants, None for others."""
     known = op.static(x)
     if known is None:
@@ -105,7 +105,7 @@ def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
     """The bucket of each text: of one bucket, that."""
     if num_buckets != 1:
         raise Unsupported(f"hashes of texts, in {num_buckets} buckets")
-    return filled_like(op, input, op.constant(0, "int64"))
+    return fill_like(op, input, op.constant(0, "int64"))
 
 
 @tf_op("StringToHashBucketStrong")
@@ -137,7 +137,7 @@ def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = ""
             return (whole.upper() if upper else whole.lower()).encode()
         return _ascii(text, upper=upper)
 
-    found = _folded(op, input, change)
+    found = _fold(op, input, change)
     if found is not None:
         return found
     if encoding:
@@ -146,16 +146,16 @@ def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = ""
         )
     count = extents.product(op, extents.of_all(op, input))
     made = op.emit(
-        "StringNormalizer", extents.reshaped(op, input, [count]), dtype="string",
+        "StringNormalizer", extents.reshape_to(op, input, [count]), dtype="string",
         shape=(count.dim,), case_change_action="UPPER" if upper else "LOWER", locale="C",
     )  # fmt: skip
-    return extents.reshaped(op, made, extents.of_all(op, input))
+    return extents.reshape_to(op, made, extents.of_all(op, input))
 
 
 @tf_op("StringStrip")
 def string_strip(op: Context, input: Value, /) -> Value:
     """Strings without white space at their ends."""
-    found = _folded(op, input, bytes.strip)
+    found = _fold(op, input, bytes.strip)
     if found is None:
         raise Unsupported("white space of texts that are no constants")
     return found
@@ -189,7 +189,7 @@ def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = 
             return text.decode(errors="replace")[begin : begin + many].encode()
         return text[begin : begin + many]
 
-    found = _folded(op, input, cut)
+    found = _fold(op, input, cut)
     assert found is not None
     return found
 
@@ -238,7 +238,7 @@ def reduce_join(
         raise Unsupported("no texts as one")
     kept = [i for i in range(inputs.rank) if i not in axes]
     sides = [extents.of(op, inputs, i) for i in kept]
-    flat = extents.reshaped(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
+    flat = extents.reshape_to(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
     known = op.static(inputs)
     if known is not None:
         rows = known.transpose(order).reshape(-1, count)
@@ -275,7 +275,7 @@ def _split(
         delimiter: What they are cut at, or None for white space.
         limit: How often, or -1.
         skipped: Whether parts without a letter are left out.
-        of_nothing: How many parts a text without a letter has; onnxruntime makes none.
+        of_nothing: How many parts a string without a letter has; onnxruntime makes none.
     """
     attributes: dict[str, Any] = {}
     if delimiter is not None:
@@ -290,10 +290,10 @@ def _split(
     if of_nothing:
         one = extents.number(op, 1)
         blank = op.constant(np.array("", object))
-        column = extents.filled(op, blank, [extents.of(op, input, 0), one])
+        column = extents.fill(op, blank, [extents.of(op, input, 0), one])
         parts = op.concat([parts, column], 1)
         lengths = op.elementwise("Max", lengths, op.constant(1, "int64"))
-    line = extents.counted(op, extents.of(op, parts, 1))
+    line = extents.count_to(op, extents.of(op, parts, 1))
     there = op.elementwise("Less", line, op.unsqueeze(lengths, [1]))
     if skipped:
         there = op.elementwise("And", there, _not_empty(op, parts))
@@ -367,7 +367,7 @@ def static_replace(
     """Strings with what matches a pattern replaced."""
     if not PLAIN.fullmatch(pattern) or "\\" in rewrite or not pattern:
         raise Unsupported(f"the pattern {pattern!r}, replaced")
-    found = _folded(
+    found = _fold(
         op, input,
         lambda t: t.replace(pattern.encode(), rewrite.encode(), -1 if replace_global else 1),
     )  # fmt: skip

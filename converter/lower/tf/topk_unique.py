@@ -133,12 +133,12 @@ def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
 def member(op: Context, x: Value, y: Value) -> Value:
     """Return whether each element of one list is in another, of any dtype."""
     found, which, _ = sort.find_unique(op, op.concat([y, x], 0))
-    marks = extents.filled(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
+    marks = extents.fill(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
     cut = op.size(y, 0)
     axis, zero, end = (op.constant([n], "int64") for n in (0, 0, 1 << 31))
     theirs = op.emit("Slice", which, zero, cut, axis, dtype="int64", shape=y.shape)
     ours = op.emit("Slice", which, cut, end, axis, dtype="int64", shape=x.shape)
-    ones = extents.filled(op, op.constant(1, "int32"), [extents.of(op, y, 0)])
+    ones = extents.fill(op, op.constant(1, "int32"), [extents.of(op, y, 0)])
     marked = op.emit(
         "ScatterElements", marks, theirs, ones, dtype="int32", shape=marks.shape, axis=0
     )

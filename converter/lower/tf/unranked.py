@@ -264,7 +264,7 @@ def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
     return False
 
 
-def ranked(node: Node, inputs: Sequence[ProgramValue]) -> list[ProgramValue] | None:
+def rank_inputs(node: Node, inputs: Sequence[ProgramValue]) -> list[ProgramValue] | None:
     """Return the inputs of an op that takes tensors of one rank only; None of any other op."""
     ranks = RANKS.get(node.op)
     if ranks is None or any(isinstance(t, Unranked) for t in inputs[len(ranks) :]):

@@ -4,7 +4,7 @@ from typing import Any
 
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.indexing import gather_nd, gathered
+from converter.lower.tf.indexing import gather_along, gather_nd
 from converter.lower.tf.program_values import UNKNOWN, ProgramValue, Variable
 from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
@@ -62,8 +62,8 @@ def is_initialized(op: Session, resource: ProgramValue, /) -> Value:
 def resource_gather(
     op: Session, resource: ProgramValue, indices: Value, /, *, batch_dims: int = 0
 ) -> Value:
-    """Rows of a variable, by number."""
-    return gathered(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
+    """Rows of a variable, by index."""
+    return gather_along(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
 
 
 @tf_op("ResourceGatherNd", any_input=True)
@@ -93,7 +93,7 @@ def assign(op: Session, ref: ProgramValue, value: ProgramValue, /) -> ProgramVal
     return ref
 
 
-def _changed(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Variable:
+def _change(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Variable:
     found = _variable(thing)
     before = op.state.read(found)
     op.state.assign(found, op.elementwise(op_type, before, value))
@@ -103,27 +103,27 @@ def _changed(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Va
 @tf_op("AssignAddVariableOp", any_input=True)
 def assign_add_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
     """A variable grows."""
-    _changed(op, resource, "Add", value)
+    _change(op, resource, "Add", value)
     return []
 
 
 @tf_op("AssignSubVariableOp", any_input=True)
 def assign_sub_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
     """A variable shrinks."""
-    _changed(op, resource, "Sub", value)
+    _change(op, resource, "Sub", value)
     return []
 
 
 @tf_op("AssignAdd", any_input=True)
 def assign_add(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
     """A variable grows."""
-    return _changed(op, ref, "Add", value)
+    return _change(op, ref, "Add", value)
 
 
 @tf_op("AssignSub", any_input=True)
 def assign_sub(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
     """A variable shrinks."""
-    return _changed(op, ref, "Sub", value)
+    return _change(op, ref, "Sub", value)
 
 
 # -- what a checkpoint holds -----------------------------------------------------------------------
@@ -146,7 +146,7 @@ def restore_v2(
     """Tensors of the checkpoint, by name."""
     del prefix
     wanted = zip(_texts(op, names, "names"), _texts(op, parts, "slices"), strict=True)
-    return [_stored(op, name, part) for name, part in wanted]
+    return [_load(op, name, part) for name, part in wanted]
 
 
 @tf_op("Restore", any_input=True)
@@ -155,7 +155,7 @@ def restore(
 ) -> ProgramValue:
     """A tensor of the checkpoint, by name."""
     del pattern, preferred_shard
-    return _stored(op, _texts(op, name, "names")[0], "")
+    return _load(op, _texts(op, name, "names")[0], "")
 
 
 @tf_op("RestoreSlice", any_input=True)
@@ -164,10 +164,10 @@ def restore_slice(
 ) -> ProgramValue:
     """A part of a tensor of the checkpoint, by name."""
     del pattern, preferred_shard
-    return _stored(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
+    return _load(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
 
 
-def _stored(op: Session, name: str, part: str) -> ProgramValue:
+def _load(op: Session, name: str, part: str) -> ProgramValue:
     """Return a tensor; one that is not there matters only if something reads it."""
     try:
         return op.state.stored(name, part)

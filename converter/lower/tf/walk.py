@@ -272,7 +272,7 @@ class Walker:
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         with self.op.scope(node.name):
             if _has_complex(node, inputs):
-                made = complexes.lowered(self.op, row, node, inputs, self._call)
+                made = complexes.lower_complex(self.op, row, node, inputs, self._call)
             else:
                 given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
                 made = self._unranked(row, node, given) if _any_unranked(given) else None
@@ -290,7 +290,7 @@ class Walker:
         """Return what a node yields of tensors of any rank; None where it is as any other."""
         if node.op in CALLS:
             return None
-        known = unranked.ranked(node, inputs)
+        known = unranked.rank_inputs(node, inputs)
         if known is None:
             return unranked.lower_any_rank(self.op, node, inputs)
         return self._call(row, node, known)

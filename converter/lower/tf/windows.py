@@ -139,7 +139,7 @@ def as_was(op: Context, x: Value, data_format: str) -> Value:
     return as_given(op, x, order(data_format))
 
 
-def surrounded(
+def pad_windows(
     op: Context, image: Value, windows: Windows, fill: float | None = None
 ) -> tuple[Value, Windows]:
     """Return an image with its padding as elements, and the windows over that.

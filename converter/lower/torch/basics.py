@@ -3,7 +3,7 @@
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import FLOATS, kind
-from converter.lower.torch.random import dropped
+from converter.lower.torch.random import drop_elements
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -82,7 +82,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
 def dropout(op: Context, input: Value, p: float, train: bool) -> Value:
     """The tensor itself; where a program trains, with a share of it dropped."""
     if train and p:
-        return dropped(op, "dropout", input, p, op.named(input).shape)
+        return drop_elements(op, "dropout", input, p, op.named(input).shape)
     return input
 
 
@@ -92,7 +92,7 @@ def feature_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
     if train and p:
         x = op.named(input)
         shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
-        return dropped(op, "feature_dropout", x, p, shape)
+        return drop_elements(op, "feature_dropout", x, p, shape)
     return input
 
 

@@ -59,7 +59,7 @@ def call(
     exact = overload is not None or "." in plain or name.endswith(".default")
     row = _row(plain, args, named, is_exact=exact)
     if row is not None:
-        return _called(op, row, args, named)
+        return _call_row(op, row, args, named)
     base = _in_place_of(plain)
     if base is None:
         raise Unsupported
@@ -87,7 +87,7 @@ def _row(
     return resolve(plain, [_values(value) for value in args], given)
 
 
-def _called(
+def _call_row(
     op: Context, row: Row, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
 ) -> ProgramValue:
     bound = row.bound(args, kwargs)
@@ -102,7 +102,7 @@ def _called(
     view = views.VIEWS.get(row.name.partition(".")[0])
     source = bound.get(row.parameters[0]) if row.parameters else None
     if view is not None and isinstance(source, Reference):
-        return _viewed(op, row, view, source, given, made)
+        return _view(op, row, view, source, given, made)
     # What torch computes of elements that lie in another order may lie so, too.
     return references(made, is_contiguous=all(_lies_in_order(value) for value in bound.values()))
 
@@ -113,7 +113,7 @@ def _lies_in_order(value: ProgramValue) -> bool:
     return not isinstance(value, Reference) or value.is_contiguous
 
 
-def _viewed(
+def _view(
     op: Context,
     row: Row,
     view: views.View,
@@ -189,9 +189,9 @@ def _in_place(
         raise Unsupported("an operation in place, on no tensor")
     if plain.partition(".")[0] in RESHAPING:  # its elements stay where they are
         before = target.copied()
-        target.become(_called(op, row, (), {**bound, row.parameters[0]: before}))
+        target.become(_call_row(op, row, (), {**bound, row.parameters[0]: before}))
         return target
-    made = _called(op, row, (), bound)
+    made = _call_row(op, row, (), bound)
     if not isinstance(made, Reference):
         raise Unsupported("an operation in place that yields no tensor")
     old = target.read()

@@ -229,20 +229,19 @@ def _to(
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-def _added(op_type: str) -> Function:
-    def function(op: Context, self: ProgramValue, other: ProgramValue, alpha: Scalar = 1) -> Value:
-        x, y = both(op, self, other)
-        if alpha != 1:
-            scale = op.scalar(alpha, y.real.dtype)
-            y = y.each(lambda part: op.mul(part, scale))
-        parts = zip(x.parts, y.parts, strict=True)
-        return Pair.of(*(op.elementwise(op_type, a, b) for a, b in parts))
+def _add(
+    op: Context, self: ProgramValue, other: ProgramValue, alpha: Scalar = 1, *, op_type: str
+) -> Value:
+    x, y = both(op, self, other)
+    if alpha != 1:
+        scale = op.scalar(alpha, y.real.dtype)
+        y = y.each(lambda part: op.mul(part, scale))
+    parts = zip(x.parts, y.parts, strict=True)
+    return Pair.of(*(op.elementwise(op_type, a, b) for a, b in parts))
 
-    return function
 
-
-of_complex("add")(_added("Add"))
-of_complex("sub")(_added("Sub"))
+of_complex("add")(partial(_add, op_type="Add"))
+of_complex("sub")(partial(_add, op_type="Sub"))
 
 
 @of_complex("rsub")

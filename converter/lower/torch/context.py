@@ -217,7 +217,7 @@ class Context(Builder):
 
     def ceildiv(self, a: Dim, b: Dim) -> Dim:
         """A / b, rounded up."""
-        exact = dims.divided(a, b)
+        exact = dims.divide_exactly(a, b)
         if exact is not None:
             return exact
         return self.floordiv(dims.add(a, dims.sub(b, 1)), b)

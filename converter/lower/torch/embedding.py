@@ -14,7 +14,7 @@ def embedding(
     op: Context, weight: Value, indices: Value, padding_idx: int = -1,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Value:  # fmt: skip
-    """Rows of a table, by number."""
+    """Rows of a table, by index."""
     del padding_idx, scale_grad_by_freq, sparse  # what is learnt
     return op.gather(op.outer(weight), indices, 0)
 

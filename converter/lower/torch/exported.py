@@ -17,7 +17,7 @@ from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
-from converter.lower.torch.expressions import parsed
+from converter.lower.torch.expressions import parse_size
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_document import (
     Object,
@@ -323,7 +323,7 @@ class _Lowering:
     def _made(self, target: str, args: Sequence[Object]) -> ProgramValue:
         if target.startswith(higher_order.PREFIX):
             given = [require_object(a.get("arg"), "an argument that says nothing") for a in args]
-            return higher_order.lowered(self, target, given)
+            return higher_order.lower_higher_order(self, target, given)
         values = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
         if not target.startswith("torch.ops."):
             return calls.call(self.op, target, [t for _, t in values], overload="default")
@@ -479,7 +479,7 @@ class _Lowering:
         expression = size.get("as_expr")
         if not isinstance(expression, dict):
             return None
-        return parsed(self.op, str(expression.get("expr_str", "")), self.names)
+        return parse_size(self.op, str(expression.get("expr_str", "")), self.names)
 
     # -- outputs -------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ _SIGNS: Mapping[type[ast.operator], Operation] = {
 }  # fmt: skip
 
 
-def parsed(op: Context, text: str, names: Mapping[str, str]) -> Dim:
+def parse_size(op: Context, text: str, names: Mapping[str, str]) -> Dim:
     """Return a size, or None where it is spelled in a way that is not followed.
 
     Args:

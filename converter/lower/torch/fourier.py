@@ -3,7 +3,8 @@
 Spec: https://docs.pytorch.org/docs/2.13/fft.html
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops import fourier
+from converter.lower.table import Variant
 from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.complexes import conj, of_complex, pair
 from converter.lower.torch.context import Context
@@ -33,21 +35,21 @@ Kind = Literal["r2c", "c2c", "c2r"]
 # -- along axes ------------------------------------------------------------------------------------
 
 
-def _swapped(x: Value, axis: int) -> Value:
+def _swap(x: Value, axis: int) -> Value:
     order = list(range(x.rank))
     order[axis], order[-1] = order[-1], order[axis]
     return x.transposed(order)
 
 
-def fitted_of(op: Context, x: Value, axis: int, length: Int) -> Value:
+def fit_length_along(op: Context, x: Value, axis: int, length: Int) -> Value:
     """Return x cut or filled up with zeros to a length along an axis."""
     if op.axis_of(x, axis) == length:
         return x
     computed = op.vector([length]) if isinstance(length, Size) else None
 
     def one(part: Value) -> Value:
-        found = fourier.fit_length(op, _swapped(part, axis), length, computed)
-        return _swapped(op.shaped(found, (*found.shape[:-1], length)), axis)
+        found = fourier.fit_length(op, _swap(part, axis), length, computed)
+        return _swap(op.shaped(found, (*found.shape[:-1], length)), axis)
 
     return x.each(one) if isinstance(x, Pair) else one(x)
 
@@ -69,12 +71,12 @@ def _scale(op: Context, x: Value, count: Dim, norm: Norm, *, inverse: bool) -> V
     return op.mul(x, factor)
 
 
-def halved(op: Context, x: Value, axis: int) -> Pair:
+def take_half(op: Context, x: Value, axis: int) -> Pair:
     """Return the first half of the transform of real numbers along an axis."""
     half = dims.add(op.floordiv(op.axis_of(x, axis), 2), 1)
-    found = Pair.joined(fourier.of_real(op, _swapped(op.named(x), axis)))
+    found = Pair.joined(fourier.of_real(op, _swap(op.named(x), axis)))
     return found.each(
-        lambda part: _swapped(op.shaped(part, (*part.shape[:-1], half)), axis)
+        lambda part: _swap(op.shaped(part, (*part.shape[:-1], half)), axis)
     )  # fmt: skip
 
 
@@ -87,10 +89,10 @@ def whole_of(op: Context, x: Pair, axis: int, length: Int) -> Value:
     """Return the real numbers of a length that the first half of a transform is of."""
     if not isinstance(length, int):
         raise Unsupported("an inverse transform of a length that depends on the inputs")
-    half = fitted_of(op, x, axis, length // 2 + 1)
+    half = fit_length_along(op, x, axis, length // 2 + 1)
     assert isinstance(half, Pair)
-    moved = half.each(lambda part: _swapped(part, axis))
-    return _swapped(fourier.to_real(op, moved.split, length), axis)
+    moved = half.each(lambda part: _swap(part, axis))
+    return _swap(fourier.to_real(op, moved.split, length), axis)
 
 
 def _real(op: Context, x: Value) -> Value:
@@ -123,8 +125,8 @@ def transform(
         if isinstance(x, Pair):
             raise Unsupported("of complex numbers")
         for axis, n in zip(places, counts, strict=True):
-            x = fitted_of(op, x, axis, integer(n))
-        half = halved(op, x, places[-1])
+            x = fit_length_along(op, x, axis, integer(n))
+        half = take_half(op, x, places[-1])
         for axis in places[:-1]:
             half = along(op, half, axis, inverse=inverse)
         made = half
@@ -137,50 +139,57 @@ def transform(
 
 
 def _axis(op: Context, x: Pair, axis: int, n: Dim, *, inverse: bool) -> Pair:
-    fitted = fitted_of(op, x, axis, integer(n))
+    fitted = fit_length_along(op, x, axis, integer(n))
     assert isinstance(fitted, Pair)
     return along(op, fitted, axis, inverse=inverse)
 
 
-def _one(name: str, kind: Kind, *, inverse: bool) -> None:
-    def handler(
-        op: Context, self: Value, n: Int | None = None, dim: int = -1, norm: Norm = None
-    ) -> Value:
-        lengths = None if n is None else [n]
-        return transform(op, self, kind, [dim], lengths, norm, inverse=inverse)
-
-    handler.__doc__ = f"The {_words(kind, inverse=inverse)} along an axis."
-    of_complex(name)(aten(name)(handler))
+# Name -> what is transformed to what, and what that is.
+FORMS: dict[str, tuple[Kind, bool, str]] = {
+    "fft": ("c2c", False, "Fourier transform"),
+    "ifft": ("c2c", True, "inverse Fourier transform"),
+    "rfft": ("r2c", False, "first half of the Fourier transform of real numbers"),
+    "irfft": ("c2r", True, "real numbers that half a Fourier transform is of,"),
+}
 
 
-def _several(name: str, kind: Kind, default: Axes | None, *, inverse: bool) -> None:
-    def handler(
-        op: Context, self: Value, s: Ints | None = None, dim: Axes | None = default,
-        norm: Norm = None,
-    ) -> Value:  # fmt: skip
-        axes = list(range(self.rank)) if dim is None else list(dim)
-        if dim is None and s is not None:
-            axes = axes[-len(s) :]
-        return transform(op, self, kind, axes, s, norm, inverse=inverse)
-
-    handler.__doc__ = f"The {_words(kind, inverse=inverse)} along several axes."
-    of_complex(name)(aten(name)(handler))
+def _forms(ending: str, where: str) -> list[Variant]:
+    return [
+        Variant(f"fft_{name}{ending}", f"The {what} along {where}.", kind=kind, inverse=inverse)
+        for name, (kind, inverse, what) in FORMS.items()
+    ]
 
 
-def _words(kind: Kind, *, inverse: bool) -> str:
-    if kind == "r2c":
-        return "first half of the Fourier transform of real numbers"
-    if kind == "c2r":
-        return "real numbers that half a Fourier transform is of,"
-    return "inverse Fourier transform" if inverse else "Fourier transform"
+@aten(*_forms("", "an axis"))
+def transform_axis(
+    op: Context, self: Value, n: Int | None = None, dim: int = -1, norm: Norm = None, *,
+    kind: Kind, inverse: bool,
+) -> Value:  # fmt: skip
+    """A Fourier transform along an axis."""
+    return transform(op, self, kind, [dim], None if n is None else [n], norm, inverse=inverse)
 
 
-for _name, _kind, _inverse in (
-    ("fft", "c2c", False), ("ifft", "c2c", True), ("rfft", "r2c", False), ("irfft", "c2r", True),
-):  # fmt: skip
-    _one(f"fft_{_name}", _kind, inverse=_inverse)  # type: ignore[arg-type]
-    _several(f"fft_{_name}2", _kind, (-2, -1), inverse=_inverse)  # type: ignore[arg-type]
-    _several(f"fft_{_name}n", _kind, None, inverse=_inverse)  # type: ignore[arg-type]
+@aten(*_forms("2", "two axes"))
+def transform_plane(
+    op: Context, self: Value, s: Ints | None = None, dim: Axes = (-2, -1), norm: Norm = None, *,
+    kind: Kind, inverse: bool,
+) -> Value:  # fmt: skip
+    """A Fourier transform along two axes."""
+    return transform(op, self, kind, list(dim), s, norm, inverse=inverse)
+
+
+@aten(*_forms("n", "several axes"))
+def transform_axes(
+    op: Context, self: Value, s: Ints | None = None, dim: Axes | None = None, norm: Norm = None, *,
+    kind: Kind, inverse: bool,
+) -> Value:  # fmt: skip
+    """A Fourier transform along several axes, by default all, or the last of as many as sizes."""
+    return transform(op, self, kind, _axes(self, dim, s), s, norm, inverse=inverse)
+
+
+for _name, (_kind, _inverse, _) in FORMS.items():
+    for _ending, _function in (("", transform_axis), ("2", transform_plane), ("n", transform_axes)):
+        of_complex(f"fft_{_name}{_ending}")(partial(_function, kind=_kind, inverse=_inverse))
 
 
 # A transform of what is Hermitian is the inverse one of its conjugate, which scales the other way.
@@ -237,7 +246,7 @@ def ihfft(
     return conj(op, transform(op, self, "r2c", [dim], None if n is None else [n], SCALED[norm]))
 
 
-def _numbered(op: Context, made: Value, counts: Sequence[Dim], normalization: int) -> Value:
+def _normalize_core(op: Context, made: Value, counts: Sequence[Dim], normalization: int) -> Value:
     """Scale what divides by nothing, as core ATen says."""
     if not 0 <= normalization <= 2:
         raise Unsupported(f"normalization = {normalization}")
@@ -254,7 +263,7 @@ def fft_r2c(op: Context, self: Value, dim: Axes, normalization: int, onesided: b
         made = transform(op, x, "r2c", dim, None, None)
     else:
         made = transform(op, x, "c2c", dim, None, None)
-    return _numbered(op, made, counts, normalization)
+    return _normalize_core(op, made, counts, normalization)
 
 
 @of_complex("_fft_c2c")
@@ -265,7 +274,7 @@ def fft_c2c(op: Context, self: Value, dim: Axes, normalization: int, forward: bo
     counts = [x.shape[x.axis(axis)] for axis in dim]
     norm = None if forward else "forward"  # which leaves an inverse as it is
     made = transform(op, x, "c2c", dim, None, norm, inverse=not forward)
-    return _numbered(op, made, counts, normalization)
+    return _normalize_core(op, made, counts, normalization)
 
 
 @of_complex("_fft_c2r")
@@ -276,29 +285,29 @@ def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_si
     counts: list[Dim] = [*(x.shape[x.axis(axis)] for axis in dim[:-1]), last_dim_size]
     lengths = [integer(n) for n in counts]
     made = transform(op, x, "c2r", dim, lengths, "forward", inverse=True)
-    return _numbered(op, made, counts, normalization)
+    return _normalize_core(op, made, counts, normalization)
 
 
-def _rolled(name: str, share: Callable[[Dim], Dim] | None, what: str) -> None:
-    def handler(op: Context, self: Value, dim: Axes | int | None = None) -> Value:
-        x = op.named(self)
-        axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
-        half = [op.floordiv(x.shape[x.axis(a)], 2) for a in axes]
-        if share is not None:
-            half = [dims.sub(x.shape[x.axis(a)], n) for a, n in zip(axes, half, strict=True)]
-        shifts = [integer(n) for n in half]
+@aten(
+    Variant("fft_fftshift", "Frequencies with zero moved to the middle.", back=False),
+    Variant("fft_ifftshift", "Frequencies with zero moved back to the front.", back=True),
+)
+def shift_frequencies(
+    op: Context, self: Value, dim: Axes | int | None = None, *, back: bool
+) -> Value:
+    """Frequencies moved by half of each axis."""
+    x = op.named(self)
+    axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    sizes = [x.shape[x.axis(a)] for a in axes]
+    halves = [op.floordiv(n, 2) for n in sizes]
+    if back:
+        halves = [dims.sub(n, half) for n, half in zip(sizes, halves, strict=True)]
+    shifts = [integer(n) for n in halves]
 
-        def one(part: Value) -> Value:
-            return roll(op, part, shifts, list(axes))
+    def one(part: Value) -> Value:
+        return roll(op, part, shifts, list(axes))
 
-        return x.each(one) if isinstance(x, Pair) else one(x)
-
-    handler.__doc__ = what
-    of_complex(name)(aten(name)(handler))
-
-
-_rolled("fft_fftshift", None, "Frequencies with zero moved to the middle.")
-_rolled("fft_ifftshift", lambda n: n, "Frequencies with zero moved from the middle to the front.")
+    return x.each(one) if isinstance(x, Pair) else one(x)
 
 
 @aten("fft_fftfreq")

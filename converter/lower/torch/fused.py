@@ -11,7 +11,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import layer_norm
 from converter.lower.torch.reductions import norm_of
-from converter.lower.torch.shaping import swapped
+from converter.lower.torch.shaping import swap_axes
 from converter.lower.torch.slicing import chunk
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
@@ -51,9 +51,9 @@ def multi_head_attention(
         parts = [linear(op, x, weight, bias) for x, weight, bias in given]
     width = embed_dim // num_head
     q, k, v = (_by_head(op, part, num_head, width) for part in parts)
-    scores = op.matmul(op.mul(q, 1 / math.sqrt(width)), swapped(k, -2, -1))
+    scores = op.matmul(op.mul(q, 1 / math.sqrt(width)), swap_axes(k, -2, -1))
     found = _masked_softmax(op, scores, mask, mask_type)
-    heads = swapped(op.matmul(found, v), 1, 2)
+    heads = swap_axes(op.matmul(found, v), 1, 2)
     together = op.reshape(heads, (*query.shape[:2], embed_dim))
     made = linear(op, together, proj_weight, proj_bias)
     if not need_weights:
@@ -65,7 +65,7 @@ def multi_head_attention(
 
 def _by_head(op: Context, x: Value, heads: int, width: int) -> Value:
     """Return [batch, length, features] as [batch, heads, length, width]."""
-    return swapped(op.reshape(x, (*x.shape[:2], heads, width)), 1, 2)
+    return swap_axes(op.reshape(x, (*x.shape[:2], heads, width)), 1, 2)
 
 
 def _masked_softmax(op: Context, scores: Value, mask: Value | None, mask_type: int | None) -> Value:

@@ -32,7 +32,7 @@ class Program(Protocol):
         """Return an argument that is no graph."""
 
 
-def lowered(program: Program, target: str, args: Sequence[Any]) -> list[ProgramValue]:
+def lower_higher_order(program: Program, target: str, args: Sequence[Any]) -> list[ProgramValue]:
     """Return what an op yields that is given graphs.
 
     Raises:
@@ -116,7 +116,7 @@ def _while(
     """Build a loop over states, for as long as a graph of them says."""
     op = program.op
     states = [op.plain(op.named(v)) for v in _tensors(first)]
-    begins = _asked(program, asks, first, given)
+    begins = _ask(program, asks, first, given)
     with op.body("loop") as body:
         op.input(op.unique("round"), "int64", ())
         op.input(op.unique("goes_on"), "bool", ())
@@ -125,7 +125,7 @@ def _while(
         after = [op.plain(v) for v in _tensors(program.inner(does, [*now, *given]))]
         _check(states, after)
         next_ones = [Reference.to(v) for v in after]
-        goes_on = _asked(program, asks, next_ones, given)
+        goes_on = _ask(program, asks, next_ones, given)
         body.outputs = outputs_of(op, body, [goes_on, *after])
     kinds = [(v.dtype, v.shape) for v in states]
     attributes = {"body": needed(body)}
@@ -155,7 +155,7 @@ def _scan(
     return [Reference.to(op.named(v)) for v in (*last, *made)]
 
 
-def _asked(
+def _ask(
     program: Program, asks: Any, states: Sequence[ProgramValue], given: Sequence[ProgramValue]
 ) -> Value:
     (found,) = _tensors(program.inner(asks, [*states, *given]))

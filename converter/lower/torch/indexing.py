@@ -67,7 +67,7 @@ def masked_select(op: Context, self: Value, mask: Value) -> Value:
 
 @aten("index_select", "index_select_copy")
 def index_select(op: Context, self: Value, dim: int, index: Value) -> Value:
-    """Elements of an axis, by number."""
+    """Elements of an axis, by index."""
     vector = op.unsqueeze(index, [0]) if index.rank == 0 else index
     if self.rank == 0:
         return self

@@ -41,7 +41,7 @@ def _tuple(value: Any, count: int) -> list[Any]:
 # -- convolutions and products ---------------------------------------------------------------------
 
 
-def _padded(
+def _pad(
     call: Call, x: ProgramValue, padding: Sequence[Any], mode: str, value: float = 0.0
 ) -> ProgramValue:
     """Pad as ``torch.nn.functional.pad`` does; the last axis first."""
@@ -78,7 +78,7 @@ def convolution(
         if isinstance(amounts, str):
             raise Unsupported(f"padding {amounts!r} of mode {padding_mode!r}")
         both = [n for n in reversed(amounts) for _ in range(2)]
-        x, amounts = _padded(call, x, both, padding_mode), [0] * rank
+        x, amounts = _pad(call, x, both, padding_mode), [0] * rank
     return call(
         f"conv{rank}d", x, weight, bias, _tuple(stride, rank), amounts, _tuple(dilation, rank),
         groups,
@@ -261,7 +261,7 @@ def pad(
 ) -> ProgramValue:
     """The input padded at both ends of the last axes."""
     del own
-    return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
+    return _pad(call, x, _tuple(padding, 2 * rank), mode, value)
 
 
 @layer("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")

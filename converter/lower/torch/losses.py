@@ -13,7 +13,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.elementwise import xlogy
 from converter.lower.torch.indexing import gather
 from converter.lower.torch.promotion import floating, kind, result_type, together
-from converter.lower.torch.reductions import pairwise_distance, reduced
+from converter.lower.torch.reductions import pairwise_distance, reduce_over
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -23,8 +23,8 @@ MEAN, SUM = 1, 2  # as torch numbers its reductions
 
 def _reduce(op: Context, x: Value, reduction: int) -> Value:
     if reduction == MEAN:
-        return reduced(op, "ReduceMean", x, None, keepdim=False)
-    return reduced(op, "ReduceSum", x, None, keepdim=False) if reduction == SUM else x
+        return reduce_over(op, "ReduceMean", x, None, keepdim=False)
+    return reduce_over(op, "ReduceSum", x, None, keepdim=False) if reduction == SUM else x
 
 
 def _equal(op: Context, x: Value, number: int) -> Value:

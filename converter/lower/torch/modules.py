@@ -16,7 +16,7 @@ from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.inputs import Arguments, Met, Probe
 from converter.lower.torch.script.interpreter import ScriptInterpreter
-from converter.lower.torch.script.lowering import finished, walks
+from converter.lower.torch.script.lowering import finish_graph, walks
 from converter.lower.torch.script.op_calls import DAMAGE, call_op
 from converter.lower.torch.script.source import Function, Parameter, Source
 from converter.lower.torch.script.values import UNKNOWN, Unknown
@@ -139,7 +139,7 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
         made = _Chain(interpreter, modules).module(root, given)
         if not interpreter.findings:
             arguments.unanswered([given])
-        return finished(interpreter, made, arguments, "")
+        return finish_graph(interpreter, made, arguments, "")
 
     return walks(walk, inputs)
 
@@ -156,7 +156,7 @@ def _check_classes(modules: Modules, root: str) -> None:
         path = seen.pop()
         kind, is_known = _kind(modules.entries[path])
         if is_known and kind in (*SEQUENCES, *WRAPPERS):
-            seen += [_joined(path, name) for name in modules.children[path]]
+            seen += [_join(path, name) for name in modules.children[path]]
         elif not is_known or kind not in LAYERS:
             gaps.setdefault(str(modules.entries[path].get("class")), path or "(root)")
     if not gaps:
@@ -178,7 +178,7 @@ def _kind(entry: Mapping[str, Any]) -> tuple[str, bool]:
     return name, module.startswith(("torch.nn.", "torch._dynamo.")) or module == "torch.nn"
 
 
-def _joined(path: str, name: str) -> str:
+def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -224,7 +224,7 @@ class _Chain:
         if unknown and kind not in WRAPPERS:
             raise Unsupported(f"attribute {unknown[0]}")
         for name in names:
-            inside = _joined(path, name)
+            inside = _join(path, name)
             if kind in WRAPPERS and path == self.base:
                 self.base = inside
             x = self.module(inside, x, depth + 1)
@@ -240,7 +240,7 @@ class _Chain:
 
     def _check_hooks(self, path: str, entry: Mapping[str, Any]) -> None:
         for hook in HOOKS:
-            start = _joined(path, hook)
+            start = _join(path, hook)
             if entry.get(hook) or any(
                 p == start or p.startswith(f"{start}.") for p in self.modules.opaque
             ):

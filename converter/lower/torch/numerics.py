@@ -21,7 +21,7 @@ from converter.lower.torch.ordering import cumprod, cumsum, sort
 from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.promotion import DEFAULT, floating, kind, result_type, together
 from converter.lower.torch.reductions import Axes, amax, amin, axes_of, norm_of, total
-from converter.lower.torch.shaping import diagonal, swapped
+from converter.lower.torch.shaping import diagonal, swap_axes
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -218,7 +218,7 @@ def cov(
     count = op.elementwise("Max", op.sub(whole, less), op.constant(0, x.dtype))
     centred = op.sub(x, mean)
     other = centred if weight is None else op.mul(centred, weight)
-    found = op.div(product(op, centred, swapped(other, 0, 1)), count)
+    found = op.div(product(op, centred, swap_axes(other, 0, 1)), count)
     return op.reshape(found, ()) if x.shape[0] == 1 else found
 
 
@@ -283,13 +283,13 @@ def mode(
     if self.rank == 0:
         return [op.outer(self), place]
     axis = self.axis(dim)
-    x = swapped(op.named(self), axis, self.rank - 1)
+    x = swap_axes(op.named(self), axis, self.rank - 1)
     same = op.elementwise("Equal", op.unsqueeze(x, [-1]), op.unsqueeze(x, [-2]))
     counts = op.reduce("ReduceSum", op.cast(same, "int64"), [-1])
     most = op.elementwise("Equal", counts, op.reduce("ReduceMax", counts, [-1], keepdims=True))
     largest = amax(op, x, [-1], keepdim=True)
     found = amin(op, op.where(most, x, largest), [-1], keepdim=True)
-    found = swapped(found, axis, self.rank - 1)
+    found = swap_axes(found, axis, self.rank - 1)
     return [found if keepdim else op.squeeze(found, [axis]), place]
 
 

@@ -1,4 +1,4 @@
-"""Order: the largest, sorted elements, and running sums."""
+"""Order: the largest, sorted elements, and cumulative sums."""
 
 import math
 
@@ -176,7 +176,7 @@ def cummin(op: Context, self: Value, dim: int) -> list[Value]:
 
 @aten("logcumsumexp")
 def logcumsumexp(op: Context, self: Value, dim: int) -> Value:
-    """Logarithms of running sums of exponentials."""
+    """Logarithms of cumulative sums of exponentials."""
     if self.rank == 0:
         return self
     return accumulate(op, self, dim, lambda a, b: logaddexp(op, a, b), -math.inf)

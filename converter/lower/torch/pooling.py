@@ -157,7 +157,7 @@ def _adaptive_mean(op: Context, x: Value, size: Sequence[Int | None], rank: int)
     if all(t == 1 for t in targets):
         return op.reduce("ReduceMean", x, axes, keepdims=True)
     spatial = x.shape[-rank:]
-    parts = [dims.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    parts = [dims.divide_exactly(n, t) for n, t in zip(spatial, targets, strict=True)]
     steps = [p for p in parts if isinstance(p, int)]
     if len(steps) == rank:
         if all(s == 1 for s in steps):
@@ -186,7 +186,7 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
     x = op.named(x)
     targets = _targets(op, x, size, rank)
     spatial = x.shape[-rank:]
-    parts = [dims.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    parts = [dims.divide_exactly(n, t) for n, t in zip(spatial, targets, strict=True)]
     steps = [p for p in parts if isinstance(p, int)]
     if len(steps) == rank:
         return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)

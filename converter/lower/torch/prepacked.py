@@ -21,7 +21,7 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
-def _bounded(layer: Packed, *bounds: object) -> Packed:
+def _clamp(layer: Packed, *bounds: object) -> Packed:
     """Return a layer whose output is clamped."""
     for bound in bounds:
         if bound is not None and not isinstance(bound, int | float):
@@ -37,7 +37,7 @@ def linear_clamp_prepack(
 ) -> Packed:  # fmt: skip
     """The weights of a Linear, packed."""
     del op
-    return _bounded(Packed(weight, bias), output_min, output_max)
+    return _clamp(Packed(weight, bias), output_min, output_max)
 
 
 @aten("prepacked.conv2d_clamp_prepack")
@@ -49,7 +49,7 @@ def conv2d_clamp_prepack(
     named = (("a stride", stride), ("padding", padding), ("a dilation", dilation))
     steps, around, spaces = (numbers(n, 2, what) for what, n in named)
     layer = prepack(op, weight, bias, steps, around, spaces, groups)
-    return _bounded(layer, output_min, output_max)
+    return _clamp(layer, output_min, output_max)
 
 
 @aten("prepacked.conv2d_transpose_clamp_prepack")

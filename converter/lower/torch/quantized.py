@@ -127,7 +127,7 @@ def quantize_by_tensors(
 @own("dequantize")
 @aten("dequantize.self", "dequantize.tensor")
 def dequantize(op: Context, self: Value) -> Value:
-    """The numbers of a quantized tensor."""
+    """The indices of a quantized tensor."""
     del op
     return numbers(self)
 
@@ -400,7 +400,7 @@ def normalization(
 SMALLEST_SCALE = 6.1e-5
 
 
-def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
+def fake_quantize(op: Context, x: Value, *, fewer: bool) -> Value:
     """Return numbers quantized to 256 or 128 levels of their own range, and back.
 
     Args:
@@ -426,7 +426,7 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
     """Return a Linear with quantized weights, of inputs that are quantized dynamically."""
     if not isinstance(packed.weight, QuantizedTensor):
         return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
-    return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
+    return linear(op, fake_quantize(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
 
 
 @aten(

@@ -118,7 +118,7 @@ def quantize(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -
     return of_numbers(real, scale, zero_point, dtype)
 
 
-def stored(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
+def load_quantized(op: Context, name: str, encoding: Encoding) -> QuantizedTensor:
     """Return a quantized tensor of the bundle.
 
     Args:

@@ -26,7 +26,7 @@ from converter.lower.values import Value
 Draw = Callable[[Context, str, Sequence[Dim], str], Value]
 
 
-def _drawn(
+def _draw(
     op: Context, what: str, op_type: str, shape: Sequence[Dim], dtype: str,
     distribution: Mapping[str, Attribute],
 ) -> Value:  # fmt: skip
@@ -36,12 +36,12 @@ def _drawn(
 
 def uniform_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
     """Return uniform numbers from 0 to below 1."""
-    return _drawn(op, what, "RandomUniform", shape, dtype, UNIFORM)
+    return _draw(op, what, "RandomUniform", shape, dtype, UNIFORM)
 
 
 def normal_of(op: Context, what: str, shape: Sequence[Dim], dtype: str) -> Value:
     """Return standard normal numbers."""
-    return _drawn(op, what, "RandomNormal", shape, dtype, NORMAL)
+    return _draw(op, what, "RandomNormal", shape, dtype, NORMAL)
 
 
 DRAWS = (
@@ -172,7 +172,7 @@ def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = 
     return op.squeeze(made, [0]) if self.rank == 1 else made
 
 
-def dropped(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) -> Value:
+def drop_elements(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) -> Value:
     """Return x with a share p of it set to zero, and the rest divided by 1 - p."""
     if kind(x.dtype) < 2:
         raise Unsupported("dropout of integers")

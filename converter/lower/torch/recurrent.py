@@ -69,7 +69,7 @@ def layers(
     if each > 2 + 2 * has_biases:
         if lengths is not None:
             raise Unsupported("an LSTM with projections, of packed sequences")
-        run = partial(_projected, op)
+        run = partial(_project, op)
     x, found = stack_layers(op, x, hidden, [
         partial(run, weights=sides[i : i + directions]) for i in range(0, len(sides), directions)
     ])  # fmt: skip
@@ -81,7 +81,7 @@ def layers(
     return [x, *found]
 
 
-def _projected(
+def _project(
     op: Context, x: Value, states: Sequence[Value], *, weights: Sequence[Tensors]
 ) -> tuple[Value, list[Value]]:
     """Return the outputs and last states of an LSTM layer with projections (proj_size)."""

@@ -27,7 +27,7 @@ def axes_of(x: Value, dim: Axes) -> list[int]:
     return [x.axis(n) for n in ([dim] if isinstance(dim, int) else dim)]
 
 
-def reduced(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
+def reduce_over(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
     """Return a reduction by one of ONNX's operators."""
     return reduce.reduce_axes(op, op_type, x, axes_of(x, dim), keepdims=keepdim)
 
@@ -38,7 +38,7 @@ def total(
 ) -> Value:
     """The sum; of integers as int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
-    return reduced(op, "ReduceSum", op.cast(self, to), dim, keepdim=keepdim)
+    return reduce_over(op, "ReduceSum", op.cast(self, to), dim, keepdim=keepdim)
 
 
 @aten("nansum")
@@ -57,7 +57,7 @@ def mean(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
     """The mean; NaN of no elements."""
-    return reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
+    return reduce_over(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
 
 
 @aten("nanmean")
@@ -74,7 +74,7 @@ def nanmean(
 def prod(op: Context, self: Value, dtype: str | None = None) -> Value:
     """The product of all elements; of integers as int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
-    return reduced(op, "ReduceProd", op.cast(self, to), None, keepdim=False)
+    return reduce_over(op, "ReduceProd", op.cast(self, to), None, keepdim=False)
 
 
 @aten("prod.dim_int")
@@ -83,7 +83,7 @@ def prod_dim(
 ) -> Value:
     """The product along an axis; of integers as int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
-    return reduced(op, "ReduceProd", op.cast(self, to), [dim], keepdim=keepdim)
+    return reduce_over(op, "ReduceProd", op.cast(self, to), [dim], keepdim=keepdim)
 
 
 @aten("amax")
@@ -100,7 +100,7 @@ def amin(op: Context, self: Value, dim: Axes = (), keepdim: bool = False) -> Val
 
 def extreme(op: Context, which: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
     """Return the largest or smallest elements."""
-    return reduced(op, f"Reduce{which}", x, dim, keepdim=keepdim)
+    return reduce_over(op, f"Reduce{which}", x, dim, keepdim=keepdim)
 
 
 @aten("aminmax")
@@ -351,7 +351,7 @@ def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: floa
         op.div(x, op.elementwise("Max", norm_of(op, x, 2.0, [dim], keepdim=True), least))
         for x in (op.expand(first, shape), op.expand(second, shape))
     ]
-    return reduced(op, "ReduceSum", op.mul(*sides), [dim], keepdim=False)
+    return reduce_over(op, "ReduceSum", op.mul(*sides), [dim], keepdim=False)
 
 
 @aten("_euclidean_dist")

@@ -25,7 +25,7 @@ SMOOTH = -0.5  # of what is averaged
 RANKS = (1, 2, 3)
 
 
-def resized(
+def resize_images(
     op: Context, x: Value, size: Ints | None, scales: Sequence[float | None] | None, how: str, *,
     align: bool = False, antialias: bool = False,
 ) -> Value:  # fmt: skip
@@ -45,7 +45,7 @@ def resized(
     spatial = x.shape[2:]
     given = list(scales) if scales is not None and len(scales) else [None] * rank
     if size is None or not len(size):
-        target = [_grown(op, n, s) for n, s in zip(spatial, given, strict=True)]
+        target = [_grow(op, n, s) for n, s in zip(spatial, given, strict=True)]
     else:
         target = list(size)
     if how in ("nearest", "exact"):
@@ -87,7 +87,10 @@ def _take_nearest(
         if isinstance(n, int) and isinstance(wanted, int):
             same = resize.is_nearest_of_onnx(n, wanted, is_centred=is_centred, scale=scale)
         else:
-            same = dims.divided(wanted, n) is not None or dims.divided(n, wanted) is not None
+            same = (
+                dims.divide_exactly(wanted, n) is not None
+                or dims.divide_exactly(n, wanted) is not None
+            )
         if not same:
             size = wanted if isinstance(wanted, int) else op.scalar_of(wanted, "int64")
             taken = resize.nearest(op, x, axis, size, is_centred=is_centred, scale=scale)
@@ -96,7 +99,7 @@ def _take_nearest(
     return x, left
 
 
-def _grown(op: Context, n: Dim, scale: float | None) -> Dim:
+def _grow(op: Context, n: Dim, scale: float | None) -> Dim:
     if scale is None:
         raise Unsupported("an image without a size")
     if isinstance(n, int):
@@ -113,7 +116,7 @@ def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
     if scale is None:
         if isinstance(n, int):
             return None
-        found = dims.divided(target, n)
+        found = dims.divide_exactly(target, n)
         return float(found) if isinstance(found, int) else None
     if isinstance(n, int):
         return scale if math.floor(n * float(np.float32(scale))) == target else None
@@ -157,7 +160,7 @@ def resize_to_pixels(
     op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None, *, how: str
 ) -> Value:
     """Images resized by nearest-neighbor interpolation."""
-    return resized(op, input, output_size, scale_factors, how)
+    return resize_images(op, input, output_size, scale_factors, how)
 
 
 @aten("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
@@ -166,13 +169,13 @@ def resize_linearly(
     scale_factors: Floats | None,
 ) -> Value:  # fmt: skip
     """Linear interpolation."""
-    return resized(op, input, output_size, scale_factors, "linear", align=align_corners)
+    return resize_images(op, input, output_size, scale_factors, "linear", align=align_corners)
 
 
 @aten("upsample_nearest1d")
 def nearest1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
     """Nearest-neighbor interpolation along one axis."""
-    return resized(op, self, output_size, [scales], "nearest")
+    return resize_images(op, self, output_size, [scales], "nearest")
 
 
 @aten("upsample_nearest2d")
@@ -181,7 +184,7 @@ def nearest2d(
     scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """Nearest-neighbor interpolation of images."""
-    return resized(op, self, output_size, [scales_h, scales_w], "nearest")
+    return resize_images(op, self, output_size, [scales_h, scales_w], "nearest")
 
 
 @aten("upsample_nearest3d")
@@ -190,13 +193,13 @@ def nearest3d(
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """Nearest-neighbor interpolation of volumes."""
-    return resized(op, self, output_size, [scales_d, scales_h, scales_w], "nearest")
+    return resize_images(op, self, output_size, [scales_d, scales_h, scales_w], "nearest")
 
 
 @aten("_upsample_nearest_exact1d")
 def exact1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
     """Nearest-neighbor interpolation along one axis, by centers."""
-    return resized(op, self, output_size, [scales], "exact")
+    return resize_images(op, self, output_size, [scales], "exact")
 
 
 @aten("_upsample_nearest_exact2d")
@@ -205,7 +208,7 @@ def exact2d(
     scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """Nearest-neighbor interpolation of images, by centers."""
-    return resized(op, self, output_size, [scales_h, scales_w], "exact")
+    return resize_images(op, self, output_size, [scales_h, scales_w], "exact")
 
 
 @aten("upsample_linear1d")
@@ -213,7 +216,7 @@ def linear1d(
     op: Context, self: Value, output_size: Ints, align_corners: bool, scales: float | None = None
 ) -> Value:
     """Linear interpolation along one axis."""
-    return resized(op, self, output_size, [scales], "linear", align=align_corners)
+    return resize_images(op, self, output_size, [scales], "linear", align=align_corners)
 
 
 @aten("upsample_bilinear2d")
@@ -222,7 +225,7 @@ def bilinear2d(
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """Linear interpolation of images."""
-    return resized(op, self, output_size, [scales_h, scales_w], "linear", align=align_corners)
+    return resize_images(op, self, output_size, [scales_h, scales_w], "linear", align=align_corners)
 
 
 @aten("upsample_trilinear3d")
@@ -232,7 +235,7 @@ def trilinear3d(
 ) -> Value:  # fmt: skip
     """Linear interpolation of volumes."""
     scales = [scales_d, scales_h, scales_w]
-    return resized(op, self, output_size, scales, "linear", align=align_corners)
+    return resize_images(op, self, output_size, scales, "linear", align=align_corners)
 
 
 @aten(
@@ -245,7 +248,7 @@ def resize_smoothly(
 ) -> Value:  # fmt: skip
     """Images resized with antialiasing."""
     scales = [scales_h, scales_w]
-    return resized(op, self, output_size, scales, how, align=align_corners, antialias=True)
+    return resize_images(op, self, output_size, scales, how, align=align_corners, antialias=True)
 
 
 @aten(
@@ -257,7 +260,9 @@ def resize_smoothly_by_factors(
     | None, *, how: str,
 ) -> Value:  # fmt: skip
     """Images resized to a size or by factors, with antialiasing."""
-    return resized(op, input, output_size, scale_factors, how, align=align_corners, antialias=True)
+    return resize_images(
+        op, input, output_size, scale_factors, how, align=align_corners, antialias=True
+    )
 
 
 @aten("upsample_bicubic2d.vec")
@@ -266,7 +271,7 @@ def bicubic2d_vec(
     scale_factors: Floats | None,
 ) -> Value:  # fmt: skip
     """Cubic interpolation of images."""
-    return resized(op, input, output_size, scale_factors, "cubic", align=align_corners)
+    return resize_images(op, input, output_size, scale_factors, "cubic", align=align_corners)
 
 
 @aten("upsample_bicubic2d")
@@ -275,7 +280,7 @@ def bicubic2d(
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """Cubic interpolation of images."""
-    return resized(op, self, output_size, [scales_h, scales_w], "cubic", align=align_corners)
+    return resize_images(op, self, output_size, [scales_h, scales_w], "cubic", align=align_corners)
 
 
 # -- programs written before torch 1.5 -------------------------------------------------------------
@@ -307,9 +312,9 @@ def interpolate(
         scales = [float(n) for n in given]
     if recompute_scale_factor and scales is not None:
         shape = op.named(input).shape[2:]
-        target = [integer(_grown(op, n, s)) for n, s in zip(shape, scales, strict=True)]
+        target = [integer(_grow(op, n, s)) for n, s in zip(shape, scales, strict=True)]
         scales = None
-    return resized(
+    return resize_images(
         op, input, target, scales, HOW[mode], align=bool(align_corners), antialias=antialias
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ def select_scatter(op: Context, self: Value, src: Value, dim: int, index: Int) -
     n = x.shape[axis]
     start = dims.add(n, index) if isinstance(index, int) and index < 0 else index
     part = op.unsqueeze(op.cast(src, x.dtype), [axis])
-    return _replaced(op, x, part, axis, start, dims.add(start, 1))
+    return _replace(op, x, part, axis, start, dims.add(start, 1))
 
 
 @aten("slice_scatter")
@@ -60,13 +60,13 @@ def slice_scatter(
     if step == 1:
         if isinstance(first, int) and isinstance(last, int):
             last = max(first, last)
-        return _replaced(op, x, part, axis, first, last)
+        return _replace(op, x, part, axis, first, last)
     count = op.ceildiv(dims.sub(last, first), step)
     places = op.add(op.mul(op.range(count), step), op.scalar_of(first, "int64"))
     return _put(op, x, axis, places, part)
 
 
-def _replaced(op: Context, x: Value, part: Value, axis: int, first: object, last: object) -> Value:
+def _replace(op: Context, x: Value, part: Value, axis: int, first: object, last: object) -> Value:
     """Return x with a part of an axis replaced: what is before it, it, and what is behind."""
     n = x.shape[axis]
     assert isinstance(first, int | str)
@@ -170,13 +170,13 @@ def index_put(
     return scatter_nd(op, turned, places, op.plain(moved), how).transposed(inverse(order))
 
 
-def _scattered(
+def _scatter(
     op: Context, x: Value, dim: int, index: Value, source: Value, reduction: str = "none"
 ) -> Value:
     """Return x with elements along an axis replaced, or joined with others."""
     if x.rank == 0:
         wide = [op.reshape(v, (1,)) for v in (x, index, source)]
-        return op.reshape(_scattered(op, wide[0], 0, wide[1], wide[2], reduction), ())
+        return op.reshape(_scatter(op, wide[0], 0, wide[1], wide[2], reduction), ())
     index, source = op.named(index), op.named(source)
     if source.shape != index.shape:
         for axis, n in enumerate(index.shape):
@@ -188,14 +188,14 @@ def _scattered(
 @aten("scatter.src")
 def scatter(op: Context, self: Value, dim: int, index: Value, src: Value) -> Value:
     """The tensor, with elements along an axis replaced."""
-    return _scattered(op, self, dim, index, src)
+    return _scatter(op, self, dim, index, src)
 
 
 @aten("scatter.value")
 def scatter_value(op: Context, self: Value, dim: int, index: Value, value: Scalar) -> Value:
     """The tensor, with one number at places along an axis."""
     source = op.filled(op.named(index).shape, value, self.dtype)
-    return _scattered(op, self, dim, index, source)
+    return _scatter(op, self, dim, index, source)
 
 
 @aten("scatter.reduce")
@@ -203,7 +203,7 @@ def scatter_joined(
     op: Context, self: Value, dim: int, index: Value, src: Value, reduce: str
 ) -> Value:
     """The tensor, with elements along an axis added to, or multiplied by others."""
-    return _scattered(op, self, dim, index, src, _reduction(reduce))
+    return _scatter(op, self, dim, index, src, _reduction(reduce))
 
 
 @aten("scatter.value_reduce")
@@ -212,13 +212,13 @@ def scatter_value_joined(
 ) -> Value:
     """The tensor, with elements along an axis added to, or multiplied by one number."""
     source = op.filled(op.named(index).shape, value, self.dtype)
-    return _scattered(op, self, dim, index, source, _reduction(reduce))
+    return _scatter(op, self, dim, index, source, _reduction(reduce))
 
 
 @aten("scatter_add")
 def scatter_add(op: Context, self: Value, dim: int, index: Value, src: Value) -> Value:
     """The tensor, with something added to elements along an axis."""
-    return _scattered(op, self, dim, index, src, "add")
+    return _scatter(op, self, dim, index, src, "add")
 
 
 @aten("scatter_reduce.two")
@@ -231,7 +231,7 @@ def scatter_reduce(
         return _of_others(op, self, dim, index, src, reduce)
     if reduce == "mean":
         return _mean_with(op, self, dim, index, src)
-    return _scattered(op, self, dim, index, src, _reduction(reduce))
+    return _scatter(op, self, dim, index, src, _reduction(reduce))
 
 
 def _mean_with(op: Context, x: Value, dim: int, index: Value, src: Value) -> Value:
@@ -240,8 +240,8 @@ def _mean_with(op: Context, x: Value, dim: int, index: Value, src: Value) -> Val
         raise Unsupported("means of integers")
     ones = op.filled(op.named(x).shape, 1, x.dtype)
     more = op.filled(op.named(index).shape, 1, x.dtype)
-    count = _scattered(op, ones, dim, index, more, "add")
-    return op.div(_scattered(op, x, dim, index, src, "add"), count)
+    count = _scatter(op, ones, dim, index, more, "add")
+    return op.div(_scatter(op, x, dim, index, src, "add"), count)
 
 
 @aten("index_reduce")
@@ -264,7 +264,7 @@ def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce
     """Return x with elements replaced by what others come to, without what was there."""
     zeros = op.filled(op.named(x).shape, 0, "float32")
     ones = op.filled(op.named(index).shape, 1, "float32")
-    count = _scattered(op, zeros, dim, index, ones, "add")
+    count = _scatter(op, zeros, dim, index, ones, "add")
     there = op.elementwise("Greater", count, op.constant(0.0, "float32"))
     if reduce == "mean":
         total = _of_others(op, x, dim, index, src, "sum")
@@ -277,7 +277,7 @@ def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce
     least, most = _bounds(x.dtype)
     neutral = {"sum": 0, "prod": 1, "amax": least, "amin": most}[reduce]
     begin = op.where(there, op.constant(neutral, x.dtype), x)
-    return _scattered(op, begin, dim, index, src, _reduction(reduce))
+    return _scatter(op, begin, dim, index, src, _reduction(reduce))
 
 
 def _bounds(dtype: str) -> tuple[float, float]:
@@ -334,7 +334,7 @@ def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool 
     count = op.scalar_of(flat.shape[0], "int64")
     is_negative = op.elementwise("Less", places, op.constant(0, "int64"))
     places = op.where(is_negative, op.add(places, count), places)
-    found = _scattered(op, flat, 0, places, values, "add" if accumulate else "none")
+    found = _scatter(op, flat, 0, places, values, "add" if accumulate else "none")
     return op.reshape(found, x.shape)
 
 

@@ -18,7 +18,7 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
 
 
-def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
+def infer_size(op: Context, x: Value, shape: Ints) -> list[Dim]:
     """Return a shape with what is left for -1.
 
     Raises:
@@ -31,7 +31,7 @@ def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
     if free:
         whole = dims.product(op.named(x).shape)
         rest = dims.product([n for i, n in enumerate(shape) if i != free[0]])
-        left = dims.divided(whole, rest) if rest != 0 else None
+        left = dims.divide_exactly(whole, rest) if rest != 0 else None
         if left is None and isinstance(whole, int) and isinstance(rest, int):
             raise Unsupported(f"{list(x.shape)} reshaped to {list(shape)}")
         found[free[0]] = op.floordiv(whole, rest) if left is None else left
@@ -41,13 +41,13 @@ def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
 @aten("view", "_unsafe_view", "view_copy")
 def view(op: Context, self: Value, size: Ints) -> Value:
     """The elements in another shape."""
-    return op.reshape(self, filled_in(op, self, size))
+    return op.reshape(self, infer_size(op, self, size))
 
 
 @aten("reshape")
 def reshape(op: Context, self: Value, shape: Ints) -> Value:
     """The elements in another shape."""
-    return op.reshape(self, filled_in(op, self, shape))
+    return op.reshape(self, infer_size(op, self, shape))
 
 
 @aten("view_as", "reshape_as")
@@ -60,7 +60,7 @@ def view_as(op: Context, self: Value, other: Value) -> Value:
 def reshape_alias(op: Context, self: Value, size: Ints, stride: Ints = ()) -> Value:
     """The elements in another shape."""
     del stride
-    return op.reshape(self, filled_in(op, self, size))
+    return op.reshape(self, infer_size(op, self, size))
 
 
 @aten("view.dtype")
@@ -89,7 +89,7 @@ def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
     x = op.named(self)
     axis = x.axis(dim)
     shape = [*x.shape[:axis], *sizes, *x.shape[axis + 1 :]]
-    return op.reshape(x, filled_in(op, x, [integer(n) for n in shape]))
+    return op.reshape(x, infer_size(op, x, [integer(n) for n in shape]))
 
 
 @aten("squeeze", "squeeze_copy")
@@ -144,7 +144,7 @@ def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
 def transpose(op: Context, self: Value, dim0: int, dim1: int) -> Value:
     """Two axes in each other's place."""
     del op
-    return swapped(self, dim0, dim1)
+    return swap_axes(self, dim0, dim1)
 
 
 @aten("swapaxes")
@@ -153,7 +153,7 @@ def swapaxes(op: Context, self: Value, axis0: int, axis1: int) -> Value:
     return transpose(op, self, axis0, axis1)
 
 
-def swapped(x: Value, one: int, other: int) -> Value:
+def swap_axes(x: Value, one: int, other: int) -> Value:
     """Return a tensor with two axes in each other's place."""
     if x.rank == 0:
         return x
@@ -167,14 +167,14 @@ def swapped(x: Value, one: int, other: int) -> Value:
 def t(op: Context, self: Value) -> Value:
     """The transpose of a matrix."""
     del op
-    return swapped(self, 0, 1) if self.rank == 2 else self
+    return swap_axes(self, 0, 1) if self.rank == 2 else self
 
 
 @aten("numpy_T", "mT", "mH", "adjoint", "matrix_H")
 def numpy_t(op: Context, self: Value) -> Value:
     """The axes in reverse order, or the last two."""
     del op
-    return swapped(self, -2, -1)
+    return swap_axes(self, -2, -1)
 
 
 @aten("movedim.intlist", "moveaxis.intlist")
@@ -197,10 +197,10 @@ def movedim_int(op: Context, self: Value, source: int, destination: int) -> Valu
 def expand(op: Context, self: Value, size: Ints, implicit: bool = False) -> Value:
     """The elements repeated along axes of one."""
     del implicit
-    return expanded(op, self, size)
+    return expand_to(op, self, size)
 
 
-def expanded(op: Context, x: Value, size: Ints) -> Value:
+def expand_to(op: Context, x: Value, size: Ints) -> Value:
     """Return a tensor broadcast to a shape, in which -1 stands for the size that an axis has."""
     x = op.named(x)
     more = len(size) - x.rank
@@ -225,7 +225,7 @@ def expand_as(op: Context, self: Value, other: Value) -> Value:
 @aten("broadcast_to")
 def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
     """The elements repeated along axes of one."""
-    return expanded(op, self, size)
+    return expand_to(op, self, size)
 
 
 @aten("broadcast_tensors")
@@ -341,8 +341,8 @@ def rot90(op: Context, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) ->
     if k % 4 == 2:
         return flip(op, self, [one, other])
     if k % 4 == 1:
-        return swapped(flip(op, self, [other]), one, other)
-    return flip(op, swapped(self, one, other), [other])
+        return swap_axes(flip(op, self, [other]), one, other)
+    return flip(op, swap_axes(self, one, other), [other])
 
 
 @aten("roll")
@@ -354,11 +354,11 @@ def roll(op: Context, self: Value, shifts: Ints, dims: Sequence[int] = ()) -> Va
     if not axes:
         return op.reshape(roll(op, flatten(op, x), moves, [0]), x.shape)
     for shift, axis in zip(moves, axes, strict=True):
-        x = _rolled(op, x, shift, x.axis(axis))
+        x = _roll(op, x, shift, x.axis(axis))
     return x
 
 
-def _rolled(op: Context, x: Value, shift: Int, axis: int) -> Value:
+def _roll(op: Context, x: Value, shift: Int, axis: int) -> Value:
     n = x.shape[axis]
     if isinstance(shift, int):
         return roll_axis(op, x, axis, shift)
@@ -373,7 +373,7 @@ def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
     x = op.named(self)
     r = upscale_factor
     *batch, c, h, w = x.shape
-    out = dims.divided(c, r * r)
+    out = dims.divide_exactly(c, r * r)
     if out is None:
         raise Unsupported(f"{c} channels as squares of {r}")
     k = len(batch)
@@ -399,11 +399,11 @@ def pixel_unshuffle(op: Context, self: Value, downscale_factor: int) -> Value:
 def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
     """Channels of groups by turns."""
     x = op.named(self)
-    part = dims.divided(x.shape[1], groups)
+    part = dims.divide_exactly(x.shape[1], groups)
     if part is None:
         raise Unsupported(f"{x.shape[1]} channels in {groups} groups")
     wide = op.reshape(x, (x.shape[0], groups, part, *x.shape[2:]))
-    return op.reshape(swapped(wide, 1, 2), x.shape)
+    return op.reshape(swap_axes(wide, 1, 2), x.shape)
 
 
 @aten("meshgrid", "meshgrid.indexing")
@@ -417,7 +417,7 @@ def meshgrid(op: Context, tensors: Tensors, indexing: str = "ij") -> list[Value]
         wide = op.reshape(x, tuple(x.shape[0] if j == i else 1 for j in range(count)))
         found.append(op.expand(wide, shape))
     if indexing == "xy" and count > 1:
-        found = [swapped(x, 0, 1) for x in found]
+        found = [swap_axes(x, 0, 1) for x in found]
     return found
 
 

@@ -111,7 +111,7 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
     axis = self.axis(dim)
     n = self.shape[axis]
     if not isinstance(split_size, int) or not isinstance(n, int):
-        count = dims.divided(n, split_size)
+        count = dims.divide_exactly(n, split_size)
         if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
             raise Unsupported("as many parts as an axis of an unknown size has")
         return split_with_sizes(op, self, [split_size] * count, dim)
@@ -130,7 +130,7 @@ def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         _check_parts(chunks)
-        part = dims.divided(n, chunks)
+        part = dims.divide_exactly(n, chunks)
         if part is None:
             raise Unsupported("parts of an axis of an unknown size")
         return split_with_sizes(op, self, [integer(part)] * chunks, dim)

@@ -16,7 +16,7 @@ from converter.lower.torch.complex_tensors import Pair
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, convolve_transposed, windows
-from converter.lower.torch.fourier import along, fitted_of, halved, whole_of
+from converter.lower.torch.fourier import along, fit_length_along, take_half, whole_of
 from converter.lower.torch.padding import pad_axes
 from converter.lower.torch.program_values import Int, integer
 from converter.lower.torch.promotion import DEFAULT
@@ -149,7 +149,7 @@ def _stft(
         frames = op.mul(framed(op, x, -1, n_fft, hop), within)  # [B, frames, n_fft]
         count = windows(op, x.shape[-1], n_fft, hop, 1, 0)
         frames = op.shaped(op.plain(frames), (x.shape[0], count, n_fft))
-        whole = halved(op, frames, -1) if onesided is not False else (
+        whole = take_half(op, frames, -1) if onesided is not False else (
             along(op, pair(op, frames, x.dtype), -1, inverse=False)
         )  # fmt: skip
         found = whole.transposed([0, 2, 1])
@@ -236,7 +236,7 @@ def istft(
     last = wanted if inside else whole if wanted is not None else end
     made = op.div(*(op.cut(v, -1, start, last) for v in (added, weight)))
     if length is not None and not inside:
-        made = fitted_of(op, made, -1, length)
+        made = fit_length_along(op, made, -1, length)
     return made if has_batch else op.squeeze(made, [0])
 
 

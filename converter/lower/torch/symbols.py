@@ -68,7 +68,7 @@ def _is_size(*operands: ProgramValue) -> bool:
     return all(isinstance(t, int | Size) and not isinstance(t, bool) for t in operands)
 
 
-def _sided(op: Context, a: Scalar, b: Scalar) -> tuple[Value, Value, str]:
+def _same_dtype(op: Context, a: Scalar, b: Scalar) -> tuple[Value, Value, str]:
     """Return two numbers as tensors of float64, or int64 where both are whole."""
     whole = all(_is_size(t) or (isinstance(t, Number) and kind(t.value.dtype) == 1) for t in (a, b))
     dtype = "int64" if whole else "float64"
@@ -109,7 +109,7 @@ def binary(
         return plain(a, b)  # type: ignore[arg-type]
     if named is not None and _is_size(a, b):
         return integer(named(op, a, b))  # type: ignore[arg-type]
-    left, right, _ = _sided(op, a, b)
+    left, right, _ = _same_dtype(op, a, b)
     return Number(op.elementwise(op_type, left, right))
 
 
@@ -131,7 +131,7 @@ def comparison(
         difference = dims.sub(a, b)  # type: ignore[arg-type]
         if isinstance(difference, int):
             return plain(difference, 0)
-    left, right, _ = _sided(op, a, b)
+    left, right, _ = _same_dtype(op, a, b)
     found = op.elementwise(op_type.removeprefix("Not"), left, right)
     return Number(op.unary("Not", found) if op_type.startswith("Not") else found)
 

@@ -68,7 +68,7 @@ def col2im(
     """Images from columns of windows; overlapping elements are summed."""
     size, around = numbers(kernel_size, 2, "a window's size"), numbers(padding, 2, "padding")
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 2 else self)
-    channels = dims.divided(x.shape[1], size[0] * size[1])
+    channels = dims.divide_exactly(x.shape[1], size[0] * size[1])
     if channels is None:
         raise Unsupported(f"{x.shape[1]} channels of windows of {size}")
     attributes: dict[str, Attribute] = {

@@ -86,7 +86,7 @@ def deform_conv2d(
         inside = op.mul(op.range(size, x.dtype), float(spread))
         place = op.add(_across(op, inside, i, rows, columns), _along(op, starts, 3 + i))
         at = op.add(op.squeeze(op.cut(moved, 2, i, i + 1), [2]), op.squeeze(place, [2]))
-        points.append(_normalized(op, at, x.shape[2 + i]))
+        points.append(_normalize(op, at, x.shape[2 + i]))
     grid = op.concat([op.unsqueeze(p, [-1]) for p in reversed(points)], -1)
     flat = dims.mul(batch, offset_groups)
     grid = op.reshape(
@@ -123,7 +123,7 @@ def _along(op: Context, places: Value, axis: int) -> Value:
     return op.unsqueeze(places, [i for i in range(5) if i != axis])
 
 
-def _normalized(op: Context, at: Value, n: Dim) -> Value:
+def _normalize(op: Context, at: Value, n: Dim) -> Value:
     """Return coordinates in pixels as those of GridSample, where -1 and 1 are the edges."""
     count = op.scalar_of(n, at.dtype)
     return op.sub(op.div(op.add(op.mul(at, 2.0), 1.0), count), 1.0)

@@ -13,7 +13,7 @@ import converter
 from converter import passes
 from converter.graphs import lower_signature as lower
 from converter.inspection import inspect
-from converter.lower.encoded import AS_INPUT, described, roots
+from converter.lower.encoded import AS_INPUT, describe_inputs, roots
 from converter.options import Options
 from converter.verification.inputs.encoding import encode
 from formats.errors import UnsupportedError, UsageError
@@ -97,15 +97,15 @@ def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, numb
 
 def test_texts_say_what_replaces_an_input(unpacked):
     _, graph = lowered(unpacked, "features", "serving_default")
-    (text,) = described(graph.encoded)
+    (text,) = describe_inputs(graph.encoded)
     assert text.startswith("input 'examples' is replaced by ids/values int64[ids/count] (of all r")
     assert "dense float32[unk__2,3] (missing: 0.5, -1.5, 2)" in text
     assert "steps_2 float32[unk__2,steps/steps,2] (filled up with -3)" in text
     _, graph = lowered(unpacked, "pictures", "first_of")
-    (text,) = described(graph.encoded)
+    (text,) = describe_inputs(graph.encoded)
     assert text.endswith("text/decoded/channels] (picture in text/decoded)")
     _, graph = lowered(unpacked, "estimator", "predict")
-    (text,) = described(graph.encoded)
+    (text,) = describe_inputs(graph.encoded)
     assert text.endswith("; nothing reads unused")
 
 

@@ -46,7 +46,7 @@ def test_what_is_computed_of_names_is_what_numbers_give(ours, theirs, a, b):
         (dims.mul(dims.add("b", 1), "t"), dims.add(dims.mul("b", "t"), "t")),
         (dims.sub(dims.add("b", 7), 7), "b"),
         (dims.floordiv(dims.mul("b", 8), 8), "b"),
-        (dims.divided(dims.mul(dims.mul("b", "t"), 6), dims.mul("t", 3)), dims.mul(2, "b")),
+        (dims.divide_exactly(dims.mul(dims.mul("b", "t"), 6), dims.mul("t", 3)), dims.mul(2, "b")),
         (dims.floordiv(dims.add("b", 1), 2), dims.floordiv(dims.add(1, "b"), 2)),
         (dims.sub("b", "b"), 0),
         (dims.modulo(dims.mul("b", 4), 4), 0),

@@ -39,7 +39,7 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
     Raises:
         Unsupported: It is indexed by booleans, or by several tensors.
     """
-    parts = _spelled_out(x, parts)
+    parts = _expand_ellipsis(x, parts)
     axes: list[int] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -89,7 +89,7 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
     return op.unsqueeze(result, new) if new else result
 
 
-def _spelled_out(x: Value, parts: Sequence[Any]) -> list[Any]:
+def _expand_ellipsis(x: Value, parts: Sequence[Any]) -> list[Any]:
     """Return an index with a slice in place of each axis that the ellipsis stands for."""
     found = list(parts)
     given = sum(part is not None and part is not ... for part in found)
@@ -132,7 +132,7 @@ def _whole(op: Builder, numbers: Value) -> Value:
 
 @operation(OPERATIONS, "Take")
 def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
-    """Elements of x along an axis, by number; below zero from the end."""
+    """Elements of x along an axis, by index; below zero from the end."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.gather(value, _whole(op, tensor(op, indices)), axis)

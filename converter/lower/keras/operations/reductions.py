@@ -26,7 +26,7 @@ WIDER = {
 }  # fmt: skip
 
 
-def reduced(op: Builder, op_type: str, x: Value, axis: Axes, keepdims: bool) -> Value:
+def reduce_over(op: Builder, op_type: str, x: Value, axis: Axes, keepdims: bool) -> Value:
     """Reduce over the axes that an argument names."""
     return reduce.reduce_axes(op, op_type, x, all_axes(x, axis), keepdims=keepdims)
 
@@ -35,7 +35,7 @@ def reduced(op: Builder, op_type: str, x: Value, axis: Axes, keepdims: bool) -> 
 def total(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The sum over axes."""
     value = tensor(op, x)
-    return reduced(op, "ReduceSum", op.cast(value, WIDER.get(value.dtype, value.dtype)), axis,
+    return reduce_over(op, "ReduceSum", op.cast(value, WIDER.get(value.dtype, value.dtype)), axis,
                    keepdims)  # fmt: skip
 
 
@@ -46,13 +46,13 @@ def product(
     """The product over axes."""
     value = tensor(op, x)
     wide = op.cast(value, dtype or WIDER.get(value.dtype, value.dtype))
-    return reduced(op, "ReduceProd", wide, axis, keepdims)
+    return reduce_over(op, "ReduceProd", wide, axis, keepdims)
 
 
 @operation(OPERATIONS, "Mean")
 def mean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The mean over axes."""
-    return reduced(op, "ReduceMean", as_float(op, x), axis, keepdims)
+    return reduce_over(op, "ReduceMean", as_float(op, x), axis, keepdims)
 
 
 @operation(OPERATIONS, "Max", "Amax")
@@ -60,7 +60,7 @@ def maximum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
     """The largest over axes, and not less than an initial one."""
-    result = reduced(op, "ReduceMax", tensor(op, x), axis, keepdims)
+    result = reduce_over(op, "ReduceMax", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Max", result, initial)
 
 
@@ -69,7 +69,7 @@ def minimum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
     """The smallest over axes, and not more than an initial one."""
-    result = reduced(op, "ReduceMin", tensor(op, x), axis, keepdims)
+    result = reduce_over(op, "ReduceMin", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Min", result, initial)
 
 
@@ -77,8 +77,8 @@ def minimum(
 def spread(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The largest less the smallest over axes."""
     value = tensor(op, x)
-    most = reduced(op, "ReduceMax", value, axis, keepdims)
-    return op.sub(most, reduced(op, "ReduceMin", value, axis, keepdims))
+    most = reduce_over(op, "ReduceMax", value, axis, keepdims)
+    return op.sub(most, reduce_over(op, "ReduceMin", value, axis, keepdims))
 
 
 @operation(OPERATIONS, "All")
@@ -141,8 +141,8 @@ def average(op: Builder, x: Any, weights: Any = None, *, axis: int | None = None
         weight = op.reshape(
             weight, tuple(weight.shape[0] if i == place else 1 for i in range(value.rank))
         )
-    whole = reduced(op, "ReduceSum", op.mul(value, weight), axis, keepdims=False)
-    return op.div(whole, reduced(op, "ReduceSum", weight, axis, keepdims=False))
+    whole = reduce_over(op, "ReduceSum", op.mul(value, weight), axis, keepdims=False)
+    return op.div(whole, reduce_over(op, "ReduceSum", weight, axis, keepdims=False))
 
 
 @operation(OPERATIONS, "Logsumexp")
@@ -179,7 +179,7 @@ def argmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = Fal
 
 @operation(OPERATIONS, "TopK")
 def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
-    """The k largest along the last axis, and their numbers."""
+    """The k largest along the last axis, and their indices."""
     del sorted  # in order is also a legal answer where none is asked for
     count = op.constant([k], "int64")
     values, indices = sort.top_k(op, tensor(op, x), -1, k, count)
@@ -196,7 +196,7 @@ def sort_(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
 
 @operation(OPERATIONS, "Argsort")
 def argsort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
-    """The numbers of x in ascending order along an axis."""
+    """The indices of x in ascending order along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.cast(sort.sort(op, value, axis)[1], "int32")

@@ -21,7 +21,7 @@ from converter.lower.keras.operations.reductions import (
     mean,
     position,
     product,
-    reduced,
+    reduce_over,
     total,
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
@@ -70,7 +70,7 @@ def median(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
 # -- without NaN -----------------------------------------------------------------------------------
 
 
-def _filled(op: Builder, x: Any, number: float) -> tuple[Value, Value | None]:
+def _replace_nan(op: Builder, x: Any, number: float) -> tuple[Value, Value | None]:
     """Return x with a number in place of NaN, and where those were."""
     value = tensor(op, x)
     if not value.is_float:
@@ -82,29 +82,29 @@ def _filled(op: Builder, x: Any, number: float) -> tuple[Value, Value | None]:
 @operation(OPERATIONS, "Nansum")
 def nansum(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The sum over axes, without NaN."""
-    return total(op, _filled(op, x, 0.0)[0], axis=axis, keepdims=keepdims)
+    return total(op, _replace_nan(op, x, 0.0)[0], axis=axis, keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Nanprod")
 def nanprod(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The product over axes, without NaN."""
-    return product(op, _filled(op, x, 1.0)[0], axis=axis, keepdims=keepdims)
+    return product(op, _replace_nan(op, x, 1.0)[0], axis=axis, keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Nancumsum")
 def nancumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
-    """The running sum along an axis, without NaN."""
-    return cumsum(op, _filled(op, x, 0.0)[0], axis=axis, dtype=dtype)
+    """The cumulative sum along an axis, without NaN."""
+    return cumsum(op, _replace_nan(op, x, 0.0)[0], axis=axis, dtype=dtype)
 
 
 @operation(OPERATIONS, "Nancumprod")
 def nancumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
     """The running product along an axis, without NaN."""
-    return cumprod(op, _filled(op, x, 1.0)[0], axis=axis, dtype=dtype)
+    return cumprod(op, _replace_nan(op, x, 1.0)[0], axis=axis, dtype=dtype)
 
 
 def _nan_extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
-    value, nan = _filled(op, x, float("-inf" if op_type == "ReduceMax" else "inf"))
+    value, nan = _replace_nan(op, x, float("-inf" if op_type == "ReduceMax" else "inf"))
     result = op.reduce(op_type, value, all_axes(value, axis), keepdims=keepdims)
     if nan is None:
         return result
@@ -147,12 +147,12 @@ def nanargmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = 
 @operation(OPERATIONS, "Nanmean")
 def nanmean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
     """The mean over axes, without NaN."""
-    value, nan = _filled(op, x, 0.0)
+    value, nan = _replace_nan(op, x, 0.0)
     if nan is None:
         return mean(op, value, axis=axis, keepdims=keepdims)
     there = op.cast(op.unary("Not", nan), value.dtype)
-    whole = reduced(op, "ReduceSum", value, axis, keepdims)
-    return op.div(whole, reduced(op, "ReduceSum", there, axis, keepdims))
+    whole = reduce_over(op, "ReduceSum", value, axis, keepdims)
+    return op.div(whole, reduce_over(op, "ReduceSum", there, axis, keepdims))
 
 
 @operation(OPERATIONS, "Nanvar")
@@ -162,8 +162,8 @@ def nanvar(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
     nan = op.unary("IsNaN", value)
     away = op.where(nan, 0.0, op.sub(value, nanmean(op, value, axis=axis, keepdims=True)))
     there = op.cast(op.unary("Not", nan), value.dtype)
-    whole = reduced(op, "ReduceSum", op.mul(away, away), axis, keepdims)
-    return op.div(whole, reduced(op, "ReduceSum", there, axis, keepdims))
+    whole = reduce_over(op, "ReduceSum", op.mul(away, away), axis, keepdims)
+    return op.div(whole, reduce_over(op, "ReduceSum", there, axis, keepdims))
 
 
 @operation(OPERATIONS, "Nanstd")

@@ -1,4 +1,4 @@
-"""Functions over axes: sums and extremes, statistics, running sums, order."""
+"""Functions over axes: sums and extremes, statistics, cumulative sums, order."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def cumulate(
     op: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, *,
     op_type: str,
 ) -> Value:  # fmt: skip
-    """The running sum or product along an axis, from either end."""
+    """The cumulative sum or product along an axis, from either end."""
     over = integers(op, axis)
     return call_op(op, op_type, tensor(op, x), over, exclusive=exclusive, reverse=reverse)
 

@@ -80,7 +80,7 @@ def branch(interpreter: Interpreter, condition: Value, node: ast.If) -> Result |
             interpreter.notes.setdefault(CHECKS)
             return interpreter.block(other)
         outcomes.append(outcome)
-    return _merged(interpreter, condition, outcomes)
+    return _merge(interpreter, condition, outcomes)
 
 
 def _raises(node: ast.stmt) -> bool:
@@ -105,7 +105,7 @@ def chosen(
         if outcome is None:
             return interpreter.value(other if node is taken else taken)
         outcomes.append(outcome)
-    _merged(interpreter, condition, outcomes)
+    _merge(interpreter, condition, outcomes)
     return interpreter.activations[-1].names.pop("?")
 
 
@@ -148,7 +148,7 @@ def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcom
             outcome.result = walk()
             for name, value in frame.names.items():
                 if name not in before or value is not before[name]:
-                    outcome.names[name] = settled(interpreter, value)
+                    outcome.names[name] = settle(interpreter, value)
             for storage, first in storages.items():
                 if storage.value is not first:
                     outcome.written[storage] = interpreter.op.plain(storage.value)
@@ -158,7 +158,7 @@ def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcom
     return outcome
 
 
-def settled(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
+def settle(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
     """Return a value with values for tensors, made where they are."""
     if isinstance(operand, Reference):
         return Tensor(interpreter.op.plain(operand.read()), operand.storage)
@@ -167,7 +167,7 @@ def settled(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
     if isinstance(operand, Items) and operand.grown is not None:
         return Missing("a list that only one branch makes")
     if isinstance(operand, list | tuple | dict):
-        items = [settled(interpreter, one) for one in elements(operand)]
+        items = [settle(interpreter, one) for one in elements(operand)]
         return rebuild(operand, items, getattr(operand, "depth", 0))
     return operand
 
@@ -272,7 +272,7 @@ def _said(value: ProgramValue) -> str:
     return "a tensor" if isinstance(value, Tensor) else words(value)
 
 
-def _merged(
+def _merge(
     interpreter: Interpreter, condition: Value, outcomes: Sequence[Outcome]
 ) -> Result | None:
 
@@ -287,7 +287,7 @@ def _merged(
             if name in outcome.names:
                 sides.append(outcome.names[name])
             else:
-                sides.append(settled(interpreter, frame.names.get(name, gone)))
+                sides.append(settle(interpreter, frame.names.get(name, gone)))
         makes[name] = merge.merge(*sides)
     written = {
         storage: merge.value(
@@ -301,7 +301,7 @@ def _merged(
         if first.result is None or second.result is None:
             raise Unsupported("a return from one of two branches")
         with inside(interpreter, "result"):
-            sides = [settled(interpreter, o.result.value) for o in outcomes if o.result is not None]
+            sides = [settle(interpreter, o.result.value) for o in outcomes if o.result is not None]
         result = merge.merge(*sides)
     made = _if(interpreter, condition, outcomes, merge)
     for name, make in makes.items():

@@ -72,7 +72,7 @@ TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 
 RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
-def probed(
+def probe(
     name: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
 ) -> ProgramValue:
     """Return what an op yields of an argument of which nothing is known, or UNKNOWN.
@@ -304,7 +304,7 @@ def _split(text: str) -> list[str]:
 NAME = re.compile(r"[^\w.]")
 
 
-def flattened(value: ProgramValue, name: str = "output") -> list[tuple[str, ProgramValue]]:
+def flatten_outputs(value: ProgramValue, name: str = "output") -> list[tuple[str, ProgramValue]]:
     """Return what a program returns as named outputs, in order.
 
     Raises:
@@ -330,4 +330,4 @@ def flattened(value: ProgramValue, name: str = "output") -> list[tuple[str, Prog
         raise UnsupportedError(f"not supported: an output that is {words(value)}")
     if isinstance(value, Items) and value.grown is not None:
         raise UnsupportedError("not supported: an output that is a list of an unknown length")
-    return [found for n, t in pairs for found in flattened(t, n)]
+    return [found for n, t in pairs for found in flatten_outputs(t, n)]

@@ -13,11 +13,11 @@ from converter.lower.torch.complex_tensors import weight
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue, Size
-from converter.lower.torch.quantized_tensors import stored
+from converter.lower.torch.quantized_tensors import load_quantized
 from converter.lower.torch.script.branches import branch, chosen
 from converter.lower.torch.script.loops import loop
 from converter.lower.torch.script.numbers import compute
-from converter.lower.torch.script.objects import packed, restored
+from converter.lower.torch.script.objects import pack, restore
 from converter.lower.torch.script.op_calls import DAMAGE, call_op, tensor_op
 from converter.lower.torch.script.source import Class, Function, Source
 from converter.lower.torch.script.types import (
@@ -402,7 +402,7 @@ class ScriptInterpreter:
         if not isinstance(owner, Instance):
             raise Unsupported(f"attribute {name} of {words(owner)}")
         if owner.state is not None:
-            restored(self, owner)
+            restore(self, owner)
         if name == "training":
             if owner.attributes.get(name) and owner is self.objects.root:
                 self.notes.setdefault("saved in training mode; the graph is that of inference")
@@ -450,7 +450,7 @@ class ScriptInterpreter:
         if isinstance(value, Opaque):
             return Missing(value.what)
         if isinstance(value, Instance) and value.cls.startswith(PACKED):
-            return packed(self, value)
+            return pack(self, value)
         if isinstance(value, list):
             return Items([self.stored(one) for one in value])
         if isinstance(value, tuple):
@@ -461,7 +461,9 @@ class ScriptInterpreter:
 
     def _weight(self, name: str) -> Value:
         encoding = self._encodings.get(name)
-        return weight(self.op, name) if encoding is None else stored(self.op, name, encoding)
+        return (
+            weight(self.op, name) if encoding is None else load_quantized(self.op, name, encoding)
+        )
 
     def _subscript(self, node: ast.Subscript) -> ProgramValue:
         owner = self.value(node.value)
@@ -495,7 +497,7 @@ class ScriptInterpreter:
             return self._named(f"{owner.name}.{node.attr}")
         if isinstance(owner, Instance):
             if owner.state is not None:
-                restored(self, owner)
+                restore(self, owner)
             function = self.method(owner, node.attr)
             if function is not None:
                 return Callee(function, owner)

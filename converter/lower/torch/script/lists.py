@@ -83,13 +83,13 @@ def unequal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
 def append(interpreter: Interpreter, items: Items, item: ProgramValue) -> Items:
     """Append to a list."""
     if not interpreter.appended(items, item):
-        _changed(interpreter, items).append(item)
+        _changeable(interpreter, items).append(item)
         if len(items) > MOST_ITEMS:
             raise Unsupported(f"a list of {len(items)} elements")
     return items
 
 
-def _changed(interpreter: Interpreter, items: ProgramValue) -> Any:
+def _changeable(interpreter: Interpreter, items: ProgramValue) -> Any:
     """Return a list that is about to change.
 
     Raises:
@@ -110,13 +110,13 @@ def _changed(interpreter: Interpreter, items: ProgramValue) -> Any:
 @on_lists("insert")
 def insert(interpreter: Interpreter, items: Items, index: int, item: ProgramValue) -> None:
     """Insert into a list."""
-    _changed(interpreter, items).insert(place(index), item)
+    _changeable(interpreter, items).insert(place(index), item)
 
 
 @on_lists("extend")
 def extend(interpreter: Interpreter, items: Items, more: ProgramValue) -> None:
     """Append all of another list."""
-    _changed(interpreter, items).extend(known(more))
+    _changeable(interpreter, items).extend(known(more))
     if len(items) > MOST_ITEMS:
         raise Unsupported(f"a list of {len(items)} elements")
 
@@ -124,7 +124,7 @@ def extend(interpreter: Interpreter, items: Items, more: ProgramValue) -> None:
 @on_lists("pop")
 def pop(interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue) -> ProgramValue:
     """Take an element out of a list or a dict."""
-    found = _changed(interpreter, items)
+    found = _changeable(interpreter, items)
     if isinstance(found, dict):
         return found.pop(*rest)
     return found.pop(place(rest[0]) if rest else -1)
@@ -133,26 +133,26 @@ def pop(interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue) -> P
 @on_lists("remove")
 def remove(interpreter: Interpreter, items: Items, item: ProgramValue) -> None:
     """Take the first element that is equal out of a list."""
-    found = _changed(interpreter, items)
+    found = _changeable(interpreter, items)
     del found[next(i for i, one in enumerate(found) if _same(one, item))]
 
 
 @on_lists("reverse")
 def reverse(interpreter: Interpreter, items: Items) -> None:
     """Turn a list around."""
-    _changed(interpreter, items).reverse()
+    _changeable(interpreter, items).reverse()
 
 
 @on_lists("clear")
 def clear(interpreter: Interpreter, items: ProgramValue) -> None:
     """Empty a list or a dict."""
-    _changed(interpreter, items).clear()
+    _changeable(interpreter, items).clear()
 
 
 @on_lists("sort")
 def sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
     """Sort a list of known numbers or strings."""
-    found = _changed(interpreter, items)
+    found = _changeable(interpreter, items)
     if not all(isinstance(n, int | float | str) and not isinstance(n, Size) for n in found):
         raise Unsupported("sorting what depends on the inputs")
     found.sort(reverse=reverse)
@@ -171,7 +171,7 @@ def set_item(
     interpreter: Interpreter, items: ProgramValue, index: ProgramValue, item: ProgramValue
 ) -> ProgramValue:
     """Replace an element of a list, or an entry of a dict."""
-    found = _changed(interpreter, items)
+    found = _changeable(interpreter, items)
     if isinstance(found, dict):
         found[_key(index)] = item
     else:
@@ -188,7 +188,7 @@ def _key(key: ProgramValue) -> Any:
 @on_lists("delete", "Delete")
 def delete(interpreter: Interpreter, items: ProgramValue, index: ProgramValue) -> None:
     """Take an element out of a list or a dict."""
-    found = _changed(interpreter, items)
+    found = _changeable(interpreter, items)
     del found[_key(index) if isinstance(found, dict) else place(index)]
 
 
@@ -217,7 +217,7 @@ def slice_list(
     end: ProgramValue = None,
     step: int = 1,
 ) -> ProgramValue:
-    """A part of a list or a text."""
+    """A part of a list or a string."""
     found = items if isinstance(items, str) else known(items)
     bounds = [None if n is None else place(n, "a bound") for n in (start, end)]
     part = found[bounds[0] : bounds[1] : place(step)]
@@ -228,7 +228,7 @@ def slice_list(
 
 @on_lists("len")
 def length(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
-    """How many elements a list, a dict or a text has."""
+    """How many elements a list, a dict or a string has."""
     if isinstance(items, Items) and items.grown is not None:
         return integer(interpreter.op.axis_of(items.grown, 0))
     return len(items)
@@ -236,7 +236,7 @@ def length(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
 
 @on_lists("list", "copy")
 def list_of(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
-    """A copy of a list or a dict; the letters of a text."""
+    """A copy of a list or a dict; the letters of a string."""
     if isinstance(items, dict):
         return dict(items)
     found = items if isinstance(items, str) else known(items)
@@ -245,7 +245,7 @@ def list_of(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
 
 @on_lists("add", "add_")
 def joined(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
-    """One list or text after another."""
+    """One list or string after another."""
     if isinstance(a, str) and isinstance(b, str):
         _check_length(len(a) + len(b))
         return a + b
@@ -264,7 +264,7 @@ def repeated(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> Item
 
 @on_lists("__contains__", "contains")
 def contains(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> bool:
-    """Return whether something is in a list, a dict or a text."""
+    """Return whether something is in a list, a dict or a string."""
     del interpreter
     if isinstance(items, dict):
         return _key(item) in items
@@ -327,13 +327,13 @@ def set_default(
     interpreter: Interpreter, entries: dict[Any, Any], key: ProgramValue, default: ProgramValue
 ) -> ProgramValue:
     """An entry of a dict, made if it is not there."""
-    return _changed(interpreter, entries).setdefault(_key(key), default)
+    return _changeable(interpreter, entries).setdefault(_key(key), default)
 
 
 @on_lists("update")
 def update(interpreter: Interpreter, entries: dict[Any, Any], more: dict[Any, Any]) -> None:
     """Add the entries of another dict."""
-    _changed(interpreter, entries).update(more)
+    _changeable(interpreter, entries).update(more)
 
 
 @on_lists("sum")
@@ -352,7 +352,7 @@ FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
 @on_lists("format")
 def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
-    """A text with others in it: for messages, where what is not known is named."""
+    """A string with others in it: for messages, where what is not known is named."""
     del interpreter
     rest = iter(args)
     return FIELD.sub(lambda found: _spoken(next(rest, "…")) if found[0] == "{}" else "", pattern)
@@ -360,7 +360,7 @@ def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> st
 
 @on_lists("percentFormat")
 def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
-    """A text with others in it."""
+    """A string with others in it."""
     del interpreter
     rest = iter(args)
     return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spoken(next(rest, "…")), pattern)
@@ -368,7 +368,7 @@ def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
 
 @on_lists("str")
 def spoken(interpreter: Interpreter, value: ProgramValue) -> str:
-    """A value as a text."""
+    """A value as a string."""
     del interpreter
     return _spoken(value)
 
@@ -395,7 +395,7 @@ def _check_length(count: int) -> None:
 
 @on_lists("replace")
 def replaced(interpreter: Interpreter, text: str, old: str, new: str, times: int = -1) -> str:
-    """A text with others in place of some of it."""
+    """A string with others in place of some of it."""
     del interpreter
     _check_length(len(text) + (text.count(old) if old else len(text) + 1) * len(new))
     return text.replace(old, new, times)

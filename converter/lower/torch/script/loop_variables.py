@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 
-def assigned(body: Iterable[ast.stmt]) -> set[str]:
+def assigned_names(body: Iterable[ast.stmt]) -> set[str]:
     """Return the names that statements assign."""
     return {
         inner.id
@@ -34,7 +34,7 @@ def needed_from_before(
     for statement in body:
         elsewhere.subtract(_reads(statement))
     found |= {name for name, count in elsewhere.items() if count > 0}
-    return found & assigned(body)
+    return found & assigned_names(body)
 
 
 def _reads(node: ast.AST) -> list[str]:
@@ -64,5 +64,5 @@ def _read_first(body: Sequence[ast.stmt], known: set[str]) -> set[str]:
             found |= _read_first(statement.body, inside)
         else:
             found |= set(_reads(statement)) - known
-            known |= assigned([statement])
+            known |= assigned_names([statement])
     return found

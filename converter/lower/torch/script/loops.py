@@ -164,7 +164,7 @@ def _built(
             for one in leaves(frame.names[name])
             if isinstance(one, Reference)
         }
-        appended = _appended(interpreter, body)
+        appended = _interpret_appends(interpreter, body)
         _check_shared(carried, starts, storages, frame.names, appended)
         after = _after(interpreter, carried, states, frame.names)
         rows = [_row(interpreter, *entry) for entry in appended.values()]
@@ -203,7 +203,7 @@ def _bind_inputs(
     return states
 
 
-def _appended(
+def _interpret_appends(
     interpreter: Interpreter, body: Sequence[ast.stmt]
 ) -> dict[int, tuple[Items, list[ProgramValue]]]:
     """Interpret a body; return what it appends to lists from before it.

@@ -8,7 +8,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.fixed_sizes import Fixed
-from converter.lower.torch.script.inputs import Arguments, Learned, Met, flattened
+from converter.lower.torch.script.inputs import Arguments, Learned, Met, flatten_outputs
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.source import Source
@@ -42,7 +42,7 @@ def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (
     assert isinstance(content, dict)
     source = Source({n: span for n, span in content.items() if isinstance(span, Span)})
     objects = read_objects(bundle.topology)
-    return walks(lambda arguments: _walked(bundle, source, objects, arguments, opset), inputs)
+    return walks(lambda arguments: _interpret(bundle, source, objects, arguments, opset), inputs)
 
 
 def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> Graph:
@@ -76,7 +76,7 @@ def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> G
     raise LimitError(f"a program that fixes more than {MOST_WALKS} sizes", where="forward")
 
 
-def _walked(
+def _interpret(
     bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
 ) -> Graph:
     op = Context(Graph("forward", opset), bundle.weights)
@@ -103,10 +103,10 @@ def _walked(
         interpreter.found("forward", str(gap))
     if not interpreter.findings:
         arguments.unanswered(given)
-    return finished(interpreter, made, arguments, forward.returns)
+    return finish_graph(interpreter, made, arguments, forward.returns)
 
 
-def finished(
+def finish_graph(
     interpreter: ScriptInterpreter, made: ProgramValue, arguments: Arguments, returns: str
 ) -> Graph:
     """Return the graph of what a program returned.
@@ -119,7 +119,7 @@ def finished(
         interpreter.found("if", "a write to a tensor that two branches may share")
     _tell(interpreter, arguments)
     graph = _with_outputs(interpreter, made, returns)
-    graph.notes += [*interpreter.notes, *_assumed(graph, arguments)]
+    graph.notes += [*interpreter.notes, *_note_assumptions(graph, arguments)]
     graph.unkept += interpreter.unkept
     return graph
 
@@ -136,7 +136,7 @@ def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
         return
     hint = None
     if arguments.learned:
-        said = [_spelled(t.spec) for t in arguments.learned.values()]
+        said = [_spell_input(t.spec) for t in arguments.learned.values()]
         hint = f"Sizes that are known may help: inputs={said}, with numbers for words"
     report(interpreter.findings, hint)
 
@@ -144,7 +144,7 @@ def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
 def _with_outputs(interpreter: ScriptInterpreter, made: ProgramValue, returns: str) -> Graph:
     op = interpreter.op
     leaves(made)  # not too many, and none in itself
-    outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
+    outputs = [(n, t) for n, t in flatten_outputs(made) if not isinstance(t, Unknown)]
     if not outputs:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
     used = set(op.graph.inputs)
@@ -166,15 +166,15 @@ def _number(op: Context, operand: ProgramValue) -> Value:
     return op.cast(value, "float64") if value.is_float else value
 
 
-def _spelled(spec: TensorSpec) -> str:
+def _spell_input(spec: TensorSpec) -> str:
     """Return an input as text."""
     return f"{spec.name}:{spec.dtype}:{','.join(map(str, spec.shape or ()))}"
 
 
-def _assumed(graph: Graph, arguments: Arguments) -> list[str]:
+def _note_assumptions(graph: Graph, arguments: Arguments) -> list[str]:
     """Return what the graph's inputs and outputs are like for reasons that should be known."""
     notes = [
-        f"taken to be {_spelled(told.spec)}, as {told.reason} says"
+        f"taken to be {_spell_input(told.spec)}, as {told.reason} says"
         for name, told in arguments.learned.items()
         if name not in arguments.wanted
     ]

@@ -21,7 +21,7 @@ from converter.lower.values import Value
 WIDEST = 1 << 63
 
 
-def _checked(number: ProgramValue) -> ProgramValue:
+def _check_range(number: ProgramValue) -> ProgramValue:
     if isinstance(number, int) and not -WIDEST <= number < WIDEST:
         raise Unsupported("an integer of more than 64 bits")
     if isinstance(number, complex):
@@ -102,14 +102,14 @@ def compute(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     """
     if not any(isinstance(a, Size | Number) for a in args):
         try:
-            return _checked(KNOWN[name](*args))
+            return _check_range(KNOWN[name](*args))
         except ArithmeticError as e:
             raise Unsupported(f"{name} of {args}: {e!s:.60}") from e
     if not any(isinstance(a, Number | float) for a in args):
         found = _of_sizes(op, name, args)
         if found is not None:
             return found
-    return _computed(op, name, args)
+    return _compute(op, name, args)
 
 
 def _of_sizes(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
@@ -146,7 +146,7 @@ def tensor_of(op: Context, operand: ProgramValue) -> Value:
     return op.scalar(operand, "int64")
 
 
-def _computed(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
+def _compute(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     values = [tensor_of(op, a) for a in args]
     if name in ("__and__", "__or__", "__xor__", "__not__"):
         if any(v.dtype != "bool" for v in values):
@@ -160,9 +160,9 @@ def _computed(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     if name == "div":
         return Number(op.div(*values))
     if name in ("floordiv", "floor_divide"):
-        return Number(_divided(op, *values))
+        return Number(_floor_divide(op, *values))
     if name == "remainder":
-        whole = op.mul(_divided(op, *values), values[1])
+        whole = op.mul(_floor_divide(op, *values), values[1])
         return Number(op.sub(values[0], whole))
     if name in ("floor", "ceil", "round"):
         if not is_real:
@@ -176,7 +176,7 @@ def _computed(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     )
 
 
-def _divided(op: Context, a: Value, b: Value) -> Value:
+def _floor_divide(op: Context, a: Value, b: Value) -> Value:
     """A / b, rounded down."""
     if a.is_float:
         return op.unary("Floor", op.div(a, b))

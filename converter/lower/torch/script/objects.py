@@ -37,7 +37,7 @@ class Cell:
     fewer: bool
 
 
-def restored(interpreter: Interpreter, owner: Instance) -> None:
+def restore(interpreter: Interpreter, owner: Instance) -> None:
     """Give an object the attributes that its ``__setstate__`` makes."""
     state, owner.state = owner.state, None
     function = interpreter.method(owner, "__setstate__")
@@ -50,7 +50,7 @@ def restored(interpreter: Interpreter, owner: Instance) -> None:
         interpreter.depth = depth
 
 
-def packed(interpreter: Interpreter, value: Instance) -> ProgramValue:
+def pack(interpreter: Interpreter, value: Instance) -> ProgramValue:
     """Return an object of one of torch's own classes as ops take it."""
     kind = value.cls.removeprefix(PACKED)
     if kind == "quantized.LinearPackedParamsBase":
@@ -99,12 +99,12 @@ def _cell(interpreter: Interpreter, value: Instance) -> ProgramValue:
     kind = state[0] if state else None
     if kind not in ("quantized_dynamic", "quantized_fp16") or len(state) != 5:
         return Missing(f"recurrent layers that are packed as {kind!r:.40}")
-    sides = [interpreter.stored(one) for one in _listed(state[4])]
+    sides = [interpreter.stored(one) for one in _list_elements(state[4])]
     if len(sides) != 2 or not all(isinstance(one, Packed) for one in sides):
         return Missing("recurrent layers with other weights than two")
-    fewer = bool(next(iter(_listed(state[3])), 0))
+    fewer = bool(next(iter(_list_elements(state[3])), 0))
     return Cell(sides[0], sides[1], fewer)
 
 
-def _listed(value: object) -> Sequence[object]:
+def _list_elements(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else ()

@@ -16,7 +16,7 @@ from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.schemas import Argument, Schema, schemas
 from converter.lower.torch.script.fixed_sizes import check
-from converter.lower.torch.script.inputs import Probe, probed
+from converter.lower.torch.script.inputs import Probe, probe
 from converter.lower.torch.script.known_operations import compute_known_integers, fold_constants
 from converter.lower.torch.script.lists import LISTS
 from converter.lower.torch.script.numbers import KNOWN, compute
@@ -83,13 +83,13 @@ def call_op(
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):
-        return probed(short, args, kwargs)
+        return probe(short, args, kwargs)
     missing = next((one for one in inside if isinstance(one, Missing)), None)
     if missing is not None and short != "append":
         interpreter.found(short, missing.reason)
         return UNKNOWN
     try:
-        return _called(interpreter, short, args, kwargs)
+        return _call_row(interpreter, short, args, kwargs)
     except Unsupported as gap:
         interpreter.found(short, str(gap))
     except DAMAGE as e:
@@ -97,7 +97,7 @@ def call_op(
     return UNKNOWN
 
 
-def _called(
+def _call_row(
     interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
 ) -> ProgramValue:
     if name == "device" and args and is_text(args[0]):

@@ -269,7 +269,7 @@ def tensor(interpreter: Interpreter, data: ProgramValue, **named: ProgramValue) 
     if len(found) > MOST_NUMBERS or not all(is_number(one) for one in found):
         raise Unsupported(f"a tensor of {words(data)}")
     if any(isinstance(one, Size | Number) for one in found):
-        return Reference.to(_gathered(interpreter, data, to))
+        return Reference.to(_gather(interpreter, data, to))
     array = np.asarray(data)
     kind = to or {"b": "bool", "i": "int64"}.get(array.dtype.kind, DEFAULT)
     made = Reference.to(interpreter.op.constant(array, kind))
@@ -278,13 +278,13 @@ def tensor(interpreter: Interpreter, data: ProgramValue, **named: ProgramValue) 
     return made
 
 
-def _gathered(interpreter: Interpreter, data: ProgramValue, to: str | None) -> Value:
+def _gather(interpreter: Interpreter, data: ProgramValue, to: str | None) -> Value:
     """Return a tensor of lists, of which some numbers depend on the inputs."""
     op = interpreter.op
     if not isinstance(data, list | tuple):
         value = tensor_of(op, data)
         return op.cast(value, to or (DEFAULT if value.dtype == "float64" else value.dtype))
-    parts = [_gathered(interpreter, one, to) for one in data]
+    parts = [_gather(interpreter, one, to) for one in data]
     kinds = {p.dtype for p in parts}
     kind = to or (DEFAULT if DEFAULT in kinds else parts[0].dtype)
     return op.concat([op.unsqueeze(op.cast(p, kind), [0]) for p in parts], 0)
@@ -402,7 +402,7 @@ def any_of(
     interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
 ) -> ProgramValue:
     """Whether any number of a list is true; of a tensor, the table's."""
-    return _folded(interpreter, "any", "__or__", items, rest, named)
+    return _fold(interpreter, "any", "__or__", items, rest, named)
 
 
 @special("all")
@@ -410,10 +410,10 @@ def all_of(
     interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
 ) -> ProgramValue:
     """Whether all numbers of a list are true; of a tensor, the table's."""
-    return _folded(interpreter, "all", "__and__", items, rest, named)
+    return _fold(interpreter, "all", "__and__", items, rest, named)
 
 
-def _folded(
+def _fold(
     interpreter: Interpreter,
     name: str,
     op: str,

@@ -142,7 +142,7 @@ class Source:
             raise CorruptError(f"source text that is damaged{at}: {e!s:.100}", where=where) from e
         except (RecursionError, MemoryError) as e:
             raise LimitError("source text that nests too deeply", where=where) from e
-        return _declared(tree, member.replace("/", "."), where)
+        return _declare(tree, member.replace("/", "."), where)
 
 
 def _measure(text: str, where: str) -> int:
@@ -167,7 +167,7 @@ def _measure(text: str, where: str) -> int:
     return count
 
 
-def _declared(tree: ast.Module, module: str, where: str) -> File:
+def _declare(tree: ast.Module, module: str, where: str) -> File:
     file = File()
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
@@ -197,12 +197,12 @@ def _class(node: ast.ClassDef, module: str, where: str) -> Class:
             if statement.value is not None:
                 made.constants[name] = statement.value
         elif isinstance(statement, ast.Assign):
-            for name, value in _assigned(statement):
+            for name, value in _list_assignments(statement):
                 made.constants[name] = value
     return made
 
 
-def _assigned(statement: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+def _list_assignments(statement: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
     """Yield ``name = value``; ``__annotations__["0"] = …`` declares what is no identifier."""
     for target in statement.targets:
         if isinstance(target, ast.Name) and not target.id.startswith("__"):

@@ -12,7 +12,7 @@ from converter.lower.values import Value
 from formats.errors import LimitError
 from formats.torch.script_objects import DeviceName, Instance, Opaque
 
-MOST_ITEMS = 100_000  # of a list, or letters of a text, that a program makes
+MOST_ITEMS = 100_000  # of a list, or letters of a string, that a program makes
 
 
 class Items(list[Any]):
@@ -86,12 +86,12 @@ class Raised(Exception):  # noqa: N818 - the program's own exception
 
 
 def is_number(value: ProgramValue) -> bool:
-    """Return whether a value is a number, known or not; a text is none."""
+    """Return whether a value is a number, known or not; a string is none."""
     return isinstance(value, int | float | complex | Size | Number)
 
 
 def is_text(value: ProgramValue) -> bool:
-    """Return whether a value is a text of the program."""
+    """Return whether a value is a string of the program."""
     return isinstance(value, str) and not isinstance(value, Size)
 
 
