@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from converter.lower.builder import element_type
+from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute, Encoded, Folded, Graph, Node, Shape, Spec, Weight
 from converter.version import VERSION
 from formats.core.weights import DTYPES, Piece, Tensor, numpy_dtype

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from converter.lower.builder import Builder, element_type
+from converter.lower.builder import Builder
+from converter.lower.element_types import element_type
 from converter.lower.encoded import FINGERPRINT, TEXT, Encoded, Part
 from converter.lower.fingerprints import fingerprint
 from converter.lower.graph import Graph, Node, Spec, needed

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import ELEMENT_TYPES, MAX_FLOAT, numpy_type
+from converter.lower.element_types import ELEMENT_TYPES, numpy_type
 from converter.lower.emit import DOMAINS
 from converter.lower.graph import Attribute, Graph, Node, Shape, Spec, Weight
+from converter.lower.node_builder import MAX_FLOAT
 
 OP_TYPE = re.compile(r"[A-Z][A-Za-z0-9_]{0,99}\Z")
 MAX_CONSTANT_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Attribute, Folded, Graph, Node, Spec
 from converter.passes.fold_constants import constant_of
 from formats.core.weights import DTYPES, Tensor, numpy_dtype

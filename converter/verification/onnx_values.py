@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from converter.lower.builder import element_type
+from converter.lower.element_types import element_type
 from converter.lower.emit import Message
 from formats.artifact import Artifact
 from formats.containers.protobuf.messages import decode

@@ -6,7 +6,7 @@ Nothing is imported: a name that is in no table is not supported, and the messag
 from dataclasses import dataclass, replace
 from typing import Any
 
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.keras import lambda_python as py
 from converter.lower.keras.lambda_values import Dtype, Named
 from converter.lower.keras.table import (

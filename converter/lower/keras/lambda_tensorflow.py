@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import Builder, element_type
+from converter.lower.builder import Builder
+from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.lambda_tensors import function, parts

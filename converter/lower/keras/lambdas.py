@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import ELEMENT_TYPES, Builder
+from converter.lower.builder import Builder
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.keras.activations import FUNCTIONS, LAMBDA
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine

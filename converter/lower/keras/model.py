@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import numpy_type
+from converter.lower.element_types import numpy_type
 from formats.errors import CorruptError, UnsupportedError
 from formats.keras.layer_classes import REGISTERED
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower import emit
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Attribute, Encoded, Graph, Shape, Spec
 from formats.containers.protobuf.messages import Message
 from formats.core.storage import File

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from converter.lower.builder import COMPARISONS, ELEMENT_TYPES
+from converter.lower.builder import COMPARISONS
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Graph, Node, Spec
 
 NAMES = {number: name for name, number in ELEMENT_TYPES.items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Folded, Weight
 from converter.lower.onnx.attributes import Opener, array
 from formats.containers.protobuf.messages import Message

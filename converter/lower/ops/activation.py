@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.builder import Builder, Operand
+from converter.lower.builder import Builder
+from converter.lower.node_builder import Operand
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 

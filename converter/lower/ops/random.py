@@ -6,7 +6,8 @@ Each drawing is recorded in `Graph.random`, so that outputs are not compared num
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from converter.lower.builder import Builder, element_type
+from converter.lower.builder import Builder
+from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute, Dim
 from converter.lower.values import Value
 

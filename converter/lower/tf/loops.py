@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from converter.lower.builder import numpy_type
+from converter.lower.element_types import numpy_type
 from converter.lower.graph import Node, Shape, needed
 from converter.lower.subgraphs import outputs_of
 from converter.lower.tf import graphdef, stacks

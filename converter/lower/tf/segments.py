@@ -7,7 +7,7 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kern
 
 import numpy as np
 
-from converter.lower.builder import numpy_type
+from converter.lower.element_types import numpy_type
 from converter.lower.ops.scatter import NARROW
 from converter.lower.table import Variant
 from converter.lower.tf import extents

@@ -7,7 +7,8 @@ or reshaped, a tensor of any rank is taken.
 
 from collections.abc import Callable, Sequence
 
-from converter.lower.builder import END, element_type
+from converter.lower.builder import END
+from converter.lower.element_types import element_type
 from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
 from converter.lower.legalize import check_dtypes

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from converter.lower.builder import numpy_type
+from converter.lower.element_types import numpy_type
 from converter.lower.keras.model import Model, Reference, references
 from formats.core.bundle import TensorSpec
 from formats.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from converter.child.process import Allowance
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Graph
 from converter.verification.inputs import graph_hints
 from converter.verification.inputs.draw import Hint

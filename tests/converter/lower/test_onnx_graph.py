@@ -11,7 +11,7 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from onnx_models import MODELS, _info, _model, _parsed, _weight, functions, plain
 
 import converter
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Folded, Weight
 from converter.lower.onnx.lowering import lower
 from converter.options import Options

@@ -9,7 +9,7 @@ from repository import ROOT
 import converter
 from converter import passes
 from converter.lower import emit
-from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.keras.lowering import lower
 
 onnx = pytest.importorskip("onnx")

@@ -1,0 +1,348 @@
+"""Nodes of a graph being built: names, inputs and outputs, constants, dtypes and shapes.
+
+Values have the source's order of axes, and the graph's may be another (`converter.lower.values`).
+Shapes are inferred here and in `converter.lower.builder`, because importing onnx takes as long as
+converting a model; tests compare them with onnx's own inference.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from converter.lower import legalize
+from converter.lower.double import FORMS
+from converter.lower.element_types import ELEMENT_TYPES, element_type, numpy_type
+from converter.lower.graph import Attribute, Graph, Node, Shape, Spec, Weight
+from converter.lower.unsupported import Unsupported
+from converter.lower.values import Permutation, Value, identity, inverse
+from formats.core.weights import Tensor
+
+Operand: TypeAlias = Value | float | int | bool
+MAX_FLOAT = 3.4028234663852886e38
+
+
+class NodeBuilder:
+    """A graph being built.
+
+    Attributes:
+        graph: The graph so far.
+        weights: Tensors that its initializers may name.
+        supplies: What the user's modules supply beside the source's own words, if anything.
+        spent: What walking through code of the source's has cost so far, where there is any.
+    """
+
+    supplies: Any = None
+    spent: Any = None
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
+        self.graph = graph
+        self.weights = weights
+        # Tensors that inference does not read, as what knows their layer says.
+        self.left: set[str] = set()
+        self._outermost = graph
+        self._scope: list[str] = []
+        self._counts: dict[str, int] = {}
+        self._constants: dict[object, Value] = {}
+        self._called: dict[str, str] = {}  # tensors of the bundle -> their names in the graph
+        self._cache: dict[object, Value] = {}
+
+    # -- what comes in -----------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Name what is built inside after a layer."""
+        self._scope.append(name)
+        try:
+            yield
+        finally:
+            self._scope.pop()
+
+    @contextmanager
+    def body(self, name: str) -> Iterator[Graph]:
+        """Build an inner graph, as a loop's; it sees what is outside, and constants stay there."""
+        outer, cache = self.graph, dict(self._cache)
+        self.graph = Graph(
+            self.unique(name), outer.opset, specs=outer.specs, initializers=outer.initializers
+        )
+        try:
+            yield self.graph
+        finally:
+            self.graph.initializers = {}
+            self.graph, self._cache = outer, cache
+
+    def input(self, name: str, dtype: str, shape: Shape) -> Value:
+        """Add an input to the graph.
+
+        Raises:
+            ValueError: ONNX has no such dtype.
+        """
+        if dtype not in ELEMENT_TYPES:
+            raise ValueError(f"an input of dtype {dtype!r}")
+        self.graph.inputs.append(name)
+        self.graph.specs[name] = Spec(dtype, shape)
+        self._counts.setdefault(name, 1)
+        return Value(name, dtype, shape, identity(len(shape)))
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether what is built is no part of a loop or a branch."""
+        return self.graph is self._outermost
+
+    def late_input(self, name: str, dtype: str, shape: Shape) -> str:
+        """Add an input to the graph as a whole, wherever what is built stands; return its name.
+
+        Raises:
+            Unsupported: ONNX has no such dtype.
+        """
+        if dtype not in ELEMENT_TYPES:
+            raise Unsupported(f"an input of dtype {dtype!r}")
+        found = self._fresh(name)
+        self._outermost.inputs.append(found)
+        self._outermost.specs[found] = self.graph.specs[found] = Spec(dtype, shape)
+        return found
+
+    def output(self, value: Value, name: str) -> None:
+        """Make a value an output of the graph under a name of its own."""
+        self.graph.nodes.append(
+            Node("Identity", [self.plain(value).name], [name], {}, f"output/{name}")
+        )
+        self.graph.specs[name] = Spec(value.dtype, value.shape)
+        self.graph.outputs.append(name)
+
+    def weight(self, tensor: str) -> Value:
+        """Return a tensor of the bundle as it is stored there."""
+        found = self.weights[tensor]
+        name = self._called.get(tensor)
+        if name is None:
+            name = self._called[tensor] = (
+                tensor if tensor not in self._counts else self._fresh(tensor)
+            )
+        self.graph.initializers.setdefault(name, Weight(tensor))
+        self.graph.specs[name] = Spec(found.dtype.name, found.shape)
+        self._counts.setdefault(name, 1)
+        return Value(
+            name, found.dtype.name, found.shape, identity(len(found.shape)), is_constant=True
+        )
+
+    def constant(self, value: object, dtype: str | None = None) -> Value:
+        """Return a small constant; equal ones are one."""
+        if dtype == "bfloat16":
+            return self.cast(self.constant(value, "float32"), dtype)
+        array = np.asarray(value, numpy_type(dtype) if dtype else None)
+        if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray):
+            array = array.astype(np.float32)
+        kind = "string" if array.dtype.kind in "OUS" else array.dtype.name
+        key = (kind, array.shape, array.tobytes() if kind != "string" else tuple(array.flat))
+        if key not in self._constants:
+            name = self.unique("const")
+            self.graph.initializers[name] = array
+            self.graph.specs[name] = Spec(kind, array.shape)
+            self._constants[key] = Value(
+                name, kind, array.shape, identity(array.ndim), is_constant=True
+            )
+        return self._constants[key]
+
+    def value(self, operand: Operand, like: Value) -> Value:
+        """Return an operand as a value: a number becomes a constant of ``like``'s dtype."""
+        return operand if isinstance(operand, Value) else self.constant(operand, like.dtype)
+
+    def array(self, value: Value) -> "np.ndarray | None":
+        """Return a small constant's array, or None for anything else."""
+        found = self.graph.initializers.get(value.name)
+        if isinstance(found, np.ndarray) and value.is_plain:
+            return found
+        return None
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for the graph's inputs and outputs: nothing else gets one of them."""
+        for name in names:
+            self._counts.setdefault(name, 1)
+
+    def unique(self, base: str) -> str:
+        """Return a name that nothing has, in the current scope."""
+        return self._fresh("/".join([*self._scope, base]))
+
+    def _fresh(self, name: str) -> str:
+        count = self._counts.get(name, 0) + 1
+        found = name if count == 1 else f"{name}_{count}"
+        while found in self._counts:
+            count += 1
+            found = f"{name}_{count}"
+        self._counts[name] = count
+        self._counts.setdefault(found, 1)
+        return found
+
+    def note(self, text: str) -> None:
+        """Tell the reader of the graph something, once."""
+        if text not in self._outermost.notes:
+            self._outermost.notes.append(text)
+
+    # -- what every operation is made with ---------------------------------------------------
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[tuple[str, Shape]],
+        *,
+        attributes: Mapping[str, Attribute] | None = None,
+        stored: Permutation | None = None,
+        domain: str = "",
+    ) -> list[Value]:
+        """Add a node whose inputs stand in the graph as they are, and return its outputs.
+
+        Args:
+            op_type: ONNX's name.
+            inputs: None where an optional one is left out.
+            outputs: dtype and shape of each, in the source's order of axes.
+            attributes: Under ONNX's names.
+            stored: Order of axes that the outputs have in the graph; the source's by default.
+            domain: Of the operator, where it is not ONNX's own.
+
+        Where onnxruntime has no kernel of a dtype, `legalize` says what is cast or made instead.
+
+        Raises:
+            Unsupported: There is no kernel, and nothing in its place.
+        """
+        dtypes = [None if v is None else v.dtype for v in inputs]
+        replacement = None if domain else legalize.find_replacement(op_type, dtypes)
+        if replacement is not None:
+            if replacement.by_form:
+                (_, shape), *_ = outputs
+                found = FORMS[op_type](self, *inputs, **(attributes or {}))
+                if found is not None:
+                    return [replace(found, shape=shape)]
+            return self._replace(
+                replacement, op_type, inputs, outputs, attributes=attributes, stored=stored
+            )
+        for value in (attributes or {}).values():
+            _check_range(value)
+        if not domain:
+            self.check(op_type, inputs, attributes or {})
+        constant = all(v.is_constant for v in inputs if v is not None) and bool(inputs)
+        name = self.unique(op_type)
+        names = [name if len(outputs) == 1 else f"{name}:{i}" for i in range(len(outputs))]
+        names_in = ["" if v is None else v.name for v in inputs]
+        while names_in and not names_in[-1]:
+            names_in.pop()
+        # What is constant is made once, and never inside a loop.
+        graph = self._outermost if constant else self.graph
+        graph.nodes.append(Node(op_type, names_in, names, dict(attributes or {}), name, domain))
+        result = []
+        for out, (dtype, shape) in zip(names, outputs, strict=True):
+            order = identity(len(shape)) if stored is None else stored
+            self.graph.specs[out] = Spec(dtype, tuple(shape[i] for i in order))
+            result.append(Value(out, dtype, tuple(shape), order, constant))
+        return result
+
+    def _replace(
+        self,
+        replacement: legalize.Replacement,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[tuple[str, Shape]],
+        *,
+        attributes: Mapping[str, Attribute] | None,
+        stored: Permutation | None,
+    ) -> list[Value]:
+        """Add a node whose operands of one dtype are cast to another, and cast its outputs back."""
+        lacking, wide, _, keeps_order = replacement
+        if lacking == "float64":
+            narrowed = self._outermost.narrowed
+            narrowed[op_type] = narrowed.get(op_type, 0) + 1
+        cast = self._flip_sign if keeps_order else self.cast
+        is_index = op_type in legalize.MAKES_INDICES
+        made = self.node(
+            op_type,
+            [cast(v, wide) if v and v.dtype == lacking else v for v in inputs],
+            [(wide if d == lacking and not is_index else d, shape) for d, shape in outputs],
+            attributes=attributes,
+            stored=stored,
+        )
+        return [
+            cast(v, dtype) if v.dtype != dtype else v
+            for v, (dtype, _) in zip(made, outputs, strict=True)
+        ]
+
+    def _flip_sign(self, x: Value, dtype: str) -> Value:
+        """Return uint64 as int64 of the same order, or the other way round."""
+        sign = self.constant(-(1 << 63), "int64")
+        given = [self.cast(x, "int64"), sign]
+        (flipped,) = self.node("BitwiseXor", given, [("int64", x.shape)], stored=x.stored)
+        return self.cast(flipped, dtype)
+
+    def check(
+        self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
+    ) -> None:
+        """Raise where a node would not do; a source that is typed already needs no such check."""
+
+    def emit(
+        self, op_type: str, *inputs: Value | None, dtype: str, shape: Shape, **attributes: Attribute
+    ) -> Value:
+        """Add a node with one output whose operands must have the source's order of axes."""
+        plain = [None if v is None else self.plain(v) for v in inputs]
+        return self.node(op_type, plain, [(dtype, shape)], attributes=attributes)[0]
+
+    def kept(self, value: Value, stored: Permutation) -> Value:
+        """Return a value that stands in the graph with its axes in this order."""
+        if value.stored == stored:
+            return value
+        key = ("kept", value.name, value.stored, stored)
+        if key not in self._cache:
+            back = inverse(value.stored)
+            order = [back[axis] for axis in stored]
+            moves = [i for i in order if value.shape[value.stored[i]] != 1]
+            # A zero in a Reshape would stand for the size that was there.
+            is_reshape = moves == sorted(moves) and 0 not in value.shape
+            if is_reshape and _at_most_one_unknown(value.shape):
+                sizes = [value.shape[axis] for axis in stored]
+                target = self.constant(
+                    [-1 if not isinstance(n, int) else n for n in sizes], "int64"
+                )
+                made = self.node(
+                    "Reshape", [value, target], [(value.dtype, value.shape)], stored=stored
+                )
+            else:
+                made = self.node(
+                    "Transpose",
+                    [value],
+                    [(value.dtype, value.shape)],
+                    stored=stored,
+                    attributes={"perm": order},
+                )
+            self._cache[key] = made[0]
+        return self._cache[key]
+
+    def plain(self, value: Value) -> Value:
+        """Return a value that stands in the graph with the source's order of axes."""
+        return self.kept(value, identity(value.rank))
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """X in another dtype."""
+        if x.dtype == dtype:
+            return x
+        key = ("cast", x.name, dtype)
+        if key not in self._cache:
+            (self._cache[key],) = self.node(
+                "Cast", [x], [(dtype, x.shape)], attributes={"to": element_type(dtype)},
+                stored=x.stored,
+            )  # fmt: skip
+        kept = self._cache[key]
+        return Value(kept.name, dtype, x.shape, x.stored, kept.is_constant)
+
+
+def _check_range(value: Attribute) -> None:
+    """Raise where a number has no place in an ONNX attribute: 64-bit integers, 32-bit floats."""
+    numbers = value if isinstance(value, list) else [value]
+    for n in numbers:
+        if isinstance(n, int) and not -(1 << 63) <= n < 1 << 63:
+            raise ValueError(f"an integer of {n.bit_length()} bits")
+        if isinstance(n, float) and abs(n) > MAX_FLOAT and n not in (float("inf"), -float("inf")):
+            raise ValueError(f"{n} is no 32-bit number")
+
+
+def _at_most_one_unknown(shape: Shape) -> bool:
+    return sum(not isinstance(n, int) for n in shape) <= 1
