@@ -60,8 +60,7 @@ class Builder(NodeBuilder):
             return self.kept(value, order)
         if value.rank == 0 or order == identity(len(order)):
             return self.plain(value)
-        wide = self.reshape(value, (1,) * (len(order) - value.rank) + value.shape)
-        return self.kept(wide, order)
+        return self.kept(self.unsqueeze(value, range(len(order) - value.rank)), order)
 
     def add(self, a: Operand, b: Operand) -> Value:
         """A + b."""

@@ -1,7 +1,9 @@
-"""Bessel functions of orders 0 and 1, by the approximations of Cephes as torch has them.
+"""Bessel functions of orders 0 and 1, by the approximations of Cephes.
 
-All are computed in float64, whatever the dtype is.
-Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Math.h
+All are computed in float64, whatever the dtype is. Denominators of J and Y have the leading
+coefficient 1; torch omits it (``leading=()``), and is wrong by up to 2e-7.
+Sources: https://github.com/jeremybarnes/cephes/tree/60f27df395b8322c2da22c83751a2366b82d50d1/bessel,
+https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Math.h
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from converter.lower.values import Value
 # Of J and Y: R and Y near zero; P and Q, the amplitude and the phase, beyond 5. Of I and K: A near
 # zero and B beyond, coefficients of Chebyshev polynomials. The highest comes first.
 # fmt: off
+LEADING = (1.0,)
 J0_PP = (
     0.0007969367292973471, 0.08283523921074408, 1.239533716464143, 5.447250030587687,
     8.74716500199817, 5.303240382353949, 1.0,
@@ -170,12 +173,12 @@ def _where(
 # -- J and Y ---------------------------------------------------------------------------------------
 
 
-def _wave(op: Builder, x: Value, order: int, *, is_second: bool) -> Value:
+def _wave(op: Builder, x: Value, order: int, leading: Sequence[float], *, is_second: bool) -> Value:
     """Return J or Y beyond 5: a wave whose amplitude falls."""
-    tables = ((J0_PP, J0_PQ, J0_QP, J0_QQ), (J1_PP, J1_PQ, J1_QP, J1_QQ))[order]
+    pp, pq, qp, qq = ((J0_PP, J0_PQ, J0_QP, J0_QQ), (J1_PP, J1_PQ, J1_QP, J1_QQ))[order]
     w = op.div(op.constant(5.0, "float64"), x)
     z = op.mul(w, w)
-    p, q = _ratio(op, z, *tables[:2]), op.mul(w, _ratio(op, z, *tables[2:]))
+    p, q = _ratio(op, z, pp, pq), op.mul(w, _ratio(op, z, qp, (*leading, *qq)))
     angle = op.sub(x, (0.25 + 0.5 * order) * pi)
     sine, cosine = op.unary("Sin", angle), op.unary("Cos", angle)
     if is_second:
@@ -185,41 +188,43 @@ def _wave(op: Builder, x: Value, order: int, *, is_second: bool) -> Value:
     return op.div(op.mul(found, sqrt(2 / pi)), op.unary("Sqrt", x))
 
 
-def _j0(op: Builder, x: Value) -> Value:
+def _j0(op: Builder, x: Value, leading: Sequence[float]) -> Value:
     size = op.unary("Abs", x)
     z = op.mul(size, size)
     roots = op.mul(op.sub(z, 5.78318596294678452118), op.sub(z, 30.4712623436620863991))
-    near = op.mul(roots, _ratio(op, z, J0_RP, J0_RQ))
+    near = op.mul(roots, _ratio(op, z, J0_RP, (*leading, *J0_RQ)))
     tiny = op.sub(op.constant(1.0, "float64"), op.mul(z, 0.25))
     near = _where(op, "Less", size, 0.00001, tiny, near)
-    return _where(op, "LessOrEqual", size, 5.0, near, _wave(op, size, 0, is_second=False))
+    return _where(op, "LessOrEqual", size, 5.0, near, _wave(op, size, 0, leading, is_second=False))
 
 
-def _j1(op: Builder, x: Value) -> Value:
+def _j1(op: Builder, x: Value, leading: Sequence[float]) -> Value:
     size = op.unary("Abs", x)
     z = op.mul(size, size)
     roots = op.mul(op.sub(z, 14.6819706421238932572), op.sub(z, 49.2184563216946036703))
-    near = op.mul(op.mul(_ratio(op, z, J1_RP, J1_RQ), size), roots)
-    found = _where(op, "LessOrEqual", size, 5.0, near, _wave(op, size, 1, is_second=False))
+    near = op.mul(op.mul(_ratio(op, z, J1_RP, (*leading, *J1_RQ)), size), roots)
+    found = _where(op, "LessOrEqual", size, 5.0, near, _wave(op, size, 1, leading, is_second=False))
     return op.where(is_negative(op, x), op.unary("Neg", found), found)
 
 
-def _second(op: Builder, x: Value, near: Value, order: int) -> Value:
+def _second(op: Builder, x: Value, near: Value, order: int, leading: Sequence[float]) -> Value:
     """Return Y, from what it is between 0 and 5."""
-    found = _where(op, "LessOrEqual", x, 5.0, near, _wave(op, x, order, is_second=True))
+    found = _where(op, "LessOrEqual", x, 5.0, near, _wave(op, x, order, leading, is_second=True))
     found = _where(op, "Equal", x, 0.0, -inf, found)
     return _where(op, "Less", x, 0.0, nan, found)
 
 
-def _y0(op: Builder, x: Value) -> Value:
-    slow = op.mul(op.mul(op.unary("Log", x), 2 / pi), _j0(op, x))
-    return _second(op, x, op.add(_ratio(op, op.mul(x, x), Y0_YP, Y0_YQ), slow), 0)
+def _y0(op: Builder, x: Value, leading: Sequence[float]) -> Value:
+    slow = op.mul(op.mul(op.unary("Log", x), 2 / pi), _j0(op, x, leading))
+    return _second(
+        op, x, op.add(_ratio(op, op.mul(x, x), Y0_YP, (*leading, *Y0_YQ)), slow), 0, leading
+    )
 
 
-def _y1(op: Builder, x: Value) -> Value:
-    slow = op.sub(op.mul(_j1(op, x), op.unary("Log", x)), op.unary("Reciprocal", x))
-    fast = op.mul(x, _ratio(op, op.mul(x, x), Y1_YP, Y1_YQ))
-    return _second(op, x, op.add(fast, op.mul(slow, 2 / pi)), 1)
+def _y1(op: Builder, x: Value, leading: Sequence[float]) -> Value:
+    slow = op.sub(op.mul(_j1(op, x, leading), op.unary("Log", x)), op.unary("Reciprocal", x))
+    fast = op.mul(x, _ratio(op, op.mul(x, x), Y1_YP, (*leading, *Y1_YQ)))
+    return _second(op, x, op.add(fast, op.mul(slow, 2 / pi)), 1, leading)
 
 
 # -- I and K ---------------------------------------------------------------------------------------
@@ -284,24 +289,24 @@ def _third(op: Builder, x: Value, scaled: Value) -> Value:
 # -- of any dtype ----------------------------------------------------------------------------------
 
 
-def j0(op: Builder, x: Value) -> Value:
+def j0(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
     """The Bessel function of the first kind of order 0."""
-    return in_double(op, x, _j0)
+    return in_double(op, x, lambda op, x: _j0(op, x, leading))
 
 
-def j1(op: Builder, x: Value) -> Value:
+def j1(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
     """The Bessel function of the first kind of order 1."""
-    return in_double(op, x, _j1)
+    return in_double(op, x, lambda op, x: _j1(op, x, leading))
 
 
-def y0(op: Builder, x: Value) -> Value:
+def y0(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
     """The Bessel function of the second kind of order 0."""
-    return in_double(op, x, _y0)
+    return in_double(op, x, lambda op, x: _y0(op, x, leading))
 
 
-def y1(op: Builder, x: Value) -> Value:
+def y1(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
     """The Bessel function of the second kind of order 1."""
-    return in_double(op, x, _y1)
+    return in_double(op, x, lambda op, x: _y1(op, x, leading))
 
 
 def i0(op: Builder, x: Value) -> Value:

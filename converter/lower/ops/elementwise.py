@@ -22,7 +22,8 @@ def atan2(op: Builder, y: Value, x: Value) -> Value:
     angle = op.unary("Atan", tangent)
     angle = op.where(op.elementwise("Greater", high, wide), op.sub(pi / 2, angle), angle)
     angle = op.where(is_negative(op, x), op.sub(pi, angle), angle)
-    return op.where(is_negative(op, y), op.unary("Neg", angle), angle)
+    # Multiplied, because onnxruntime's Where turns -0 into 0.
+    return op.mul(angle, op.where(is_negative(op, y), op.constant(-1, y.dtype), 1))
 
 
 def hypot(op: Builder, a: Value, b: Value) -> Value:

@@ -39,10 +39,6 @@ def _rows(op: Builder, x: Value) -> tuple[Value, Value]:
     return number.value, count(op, number).column().value
 
 
-def _there(op: Builder, question: str, numbers: Value, at: Value) -> Value:
-    return op.elementwise(question, numbers, at)
-
-
 def _like(op: Builder, x: Value, shape: Value, dims: Shape) -> Value:
     return op.emit("Expand", x, shape, dtype=x.dtype, shape=dims)
 
@@ -94,12 +90,12 @@ def _permute_rows(op: Builder, x: Value, order: Value) -> Value:
 def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
     """Return an order of rows that brings the largest of a column up, and where that was."""
     column = op.unary("Abs", _column(op, x, at))
-    below = _there(op, "GreaterOrEqual", numbers, at)
+    below = op.elementwise("GreaterOrEqual", numbers, at)
     column = op.where(below, column, -1.0)
     shape = (*x.shape[:-2], 1, 1)
     largest = op.emit("ArgMax", column, dtype="int64", shape=shape, axis=x.rank - 2, keepdims=1)
-    order = op.where(_there(op, "Equal", numbers, largest), at, numbers)
-    return op.where(_there(op, "Equal", numbers, at), largest, order), largest
+    order = op.where(op.elementwise("Equal", numbers, largest), at, numbers)
+    return op.where(op.elementwise("Equal", numbers, at), largest, order), largest
 
 
 def eliminate(op: Builder, x: Value) -> Value:
@@ -116,7 +112,7 @@ def eliminate(op: Builder, x: Value) -> Value:
         row = _row(op, matrix, at)
         row = op.div(row, _column(op, row, at))
         others = op.sub(matrix, op.mul(_column(op, matrix, at), row))
-        return [op.where(_there(op, "Equal", numbers, at), row, others)]
+        return [op.where(op.elementwise("Equal", numbers, at), row, others)]
 
     return repeat(op, number, [x], step)[0]
 
@@ -141,11 +137,11 @@ def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
         pivot = _column(op, row, at)
         safe = op.where(op.elementwise("Equal", pivot, 0.0), 1.0, pivot)
         factors = op.div(_column(op, matrix, at), safe)
-        below = _there(op, "Greater", numbers, at)
-        right = _there(op, "Greater", op.transpose(numbers, [1, 0]), at)
+        below = op.elementwise("Greater", numbers, at)
+        right = op.elementwise("Greater", op.transpose(numbers, [1, 0]), at)
         both = op.elementwise("And", below, right)
         reduced = op.where(both, op.sub(matrix, op.mul(factors, row)), matrix)
-        here = _there(op, "Equal", op.transpose(numbers, [1, 0]), at)
+        here = op.elementwise("Equal", op.transpose(numbers, [1, 0]), at)
         return [op.where(op.elementwise("And", below, here), factors, reduced), before, parity]
 
     lu, order, sign = repeat(op, number, [x, order, sign], step)
@@ -216,7 +212,7 @@ def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool)
         row = _row(op, x, at)
         rest = op.sub(_row(op, wide, at), op.matmul(row, found))
         here = op.div(rest, _column(op, row, at))
-        return [op.where(_there(op, "Equal", numbers, at), here, found)]
+        return [op.where(op.elementwise("Equal", numbers, at), here, found)]
 
     return op.cast(repeat(op, number, [start], step)[0], right.dtype)
 
@@ -230,10 +226,10 @@ def cholesky(op: Builder, matrices: Value) -> Value:
         rest, factor = values
         column = _column(op, rest, at)
         pivot = op.unary("Sqrt", _row(op, column, at))
-        below = _there(op, "GreaterOrEqual", numbers, at)
+        below = op.elementwise("GreaterOrEqual", numbers, at)
         column = op.where(below, op.div(column, pivot), 0.0)
         rest = op.sub(rest, op.matmul(column, transpose(op, column)))
-        here = _there(op, "Equal", op.transpose(numbers, [1, 0]), at)
+        here = op.elementwise("Equal", op.transpose(numbers, [1, 0]), at)
         return [rest, op.where(here, column, factor)]
 
     return op.cast(repeat(op, number, [x, op.sub(x, x)], step)[1], matrices.dtype)
@@ -257,7 +253,7 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
     def step(at: Value, values: list[Value]) -> list[Value]:
         matrix, whole = values
         column = _column(op, matrix, at)
-        below = op.where(_there(op, "Greater", numbers, at), column, 0.0)
+        below = op.where(op.elementwise("Greater", numbers, at), column, 0.0)
         first = _row(op, column, at)
         rest = op.reduce("ReduceSum", op.mul(below, below), [-2], keepdims=True)
         is_done = op.elementwise("Equal", rest, 0.0)
@@ -266,7 +262,7 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
         beta = op.where(side, op.unary("Neg", length), length)
         beta = op.where(is_done, 1.0, beta)
         away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
-        away = op.where(_there(op, "Equal", numbers, at), 1.0, away)
+        away = op.where(op.elementwise("Equal", numbers, at), 1.0, away)
         tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
         across = transpose(op, away)
         matrix = op.sub(matrix, op.mul(tau, op.mul(away, op.matmul(across, matrix))))
@@ -366,9 +362,9 @@ def eigenvalues(op: Builder, matrices: Value, *, lower: bool = True) -> Value:
     _, numbers = _rows(op, x)
     along = op.transpose(numbers, [1, 0])
     given = "GreaterOrEqual" if lower else "LessOrEqual"
-    x = op.where(_there(op, given, numbers, along), x, transpose(op, x))
+    x = op.where(op.elementwise(given, numbers, along), x, transpose(op, x))
     # With its length on the diagonal no eigenvalue is negative: they are the singular values.
     length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
-    shifted = op.add(x, op.where(_there(op, "Equal", numbers, along), length, 0.0))
+    shifted = op.add(x, op.where(op.elementwise("Equal", numbers, along), length, 0.0))
     found = op.sub(_singular_values(op, shifted), op.squeeze(length, [-1]))
     return op.cast(op.slice(found, [-1], [-1], [-(1 << 62)], [-1]), matrices.dtype)

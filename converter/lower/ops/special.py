@@ -218,10 +218,9 @@ SHIFT = 10
 # fmt: on
 
 
-def _sine(op: Builder, x: Value) -> tuple[Value, Value]:
-    """Return pi times what x is above an integer, and the absolute sine of pi * x."""
-    above = op.mul(op.sub(x, op.unary("Floor", x)), pi)
-    return above, op.unary("Sin", above)
+def _reduce_angle(op: Builder, x: Value) -> Value:
+    """Return pi * (x - n), for the integer n nearest to x: exact near integers, poles of gamma."""
+    return op.mul(op.sub(x, op.unary("Round", x)), pi)
 
 
 def _lgamma(op: Builder, x: Value) -> Value:
@@ -236,7 +235,7 @@ def _lgamma(op: Builder, x: Value) -> Value:
     t = op.add(z, 7.5)
     half = op.mul(op.add(z, 0.5), op.sub(op.unary("Log", t), 1.0))
     result = op.add(op.add(half, op.unary("Log", total)), 0.5 * log(2 * pi) - 7.0)
-    _, sine = _sine(op, x)
+    sine = op.unary("Abs", op.unary("Sin", _reduce_angle(op, x)))
     reflected = op.sub(op.unary("Log", op.div(pi, sine)), result)
     result = op.where(is_low, reflected, result)
     infinite = op.unary("IsInf", x)
@@ -257,8 +256,9 @@ def _digamma(op: Builder, x: Value) -> Value:
     result = op.sub(op.sub(op.unary("Log", w), op.mul(inverse, 0.5)), series)
     for k in range(SHIFT):
         result = op.sub(result, op.unary("Reciprocal", op.add(y, float(k))))
-    above, sine = _sine(op, x)
-    reflected = op.sub(result, op.div(op.mul(op.unary("Cos", above), pi), sine))
+    angle = _reduce_angle(op, x)
+    cotangent = op.div(op.unary("Cos", angle), op.unary("Sin", angle))
+    reflected = op.sub(result, op.mul(cotangent, pi))
     result = op.where(is_low, reflected, result)
     whole = op.elementwise("Equal", x, op.unary("Floor", x))
     at_pole = op.elementwise("And", op.elementwise("LessOrEqual", x, 0.0), whole)

@@ -5,6 +5,7 @@ Spec: https://docs.pytorch.org/docs/2.13/special.html
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -26,10 +27,10 @@ from converter.lower.values import Value
     Variant(("lgamma", "special_gammaln"), special.lgamma.__doc__, function=special.lgamma),
     Variant(("log1p", "special_log1p"), special.log1p.__doc__, function=special.log1p),
     Variant("special_ndtri", special.ndtri.__doc__, function=special.ndtri),
-    Variant("special_bessel_j0", bessel.j0.__doc__, function=bessel.j0),
-    Variant("special_bessel_j1", bessel.j1.__doc__, function=bessel.j1),
-    Variant("special_bessel_y0", bessel.y0.__doc__, function=bessel.y0),
-    Variant("special_bessel_y1", bessel.y1.__doc__, function=bessel.y1),
+    Variant("special_bessel_j0", bessel.j0.__doc__, function=partial(bessel.j0, leading=())),
+    Variant("special_bessel_j1", bessel.j1.__doc__, function=partial(bessel.j1, leading=())),
+    Variant("special_bessel_y0", bessel.y0.__doc__, function=partial(bessel.y0, leading=())),
+    Variant("special_bessel_y1", bessel.y1.__doc__, function=partial(bessel.y1, leading=())),
     Variant(
         ("i0", "special_i0", "special_modified_bessel_i0"), bessel.i0.__doc__, function=bessel.i0
     ),

@@ -1,0 +1,177 @@
+"""Convolution, pooling and normalization beside plain loops in NumPy."""
+
+from itertools import product
+
+import numpy as np
+import op_by_hand
+import pytest
+
+from converter.lower.known_values import Numbers
+from converter.lower.ops import conv, norm, pool
+
+RNG = np.random.default_rng(0)
+TOLERANCE = {"float16": 5e-3, "float32": 1e-5, "float64": 1e-12}
+
+
+def windows(x, kernel, strides, dilations, padding, fill):
+    """Yield the index of each window of [batch, *spatial, channels], and its elements."""
+    rank = len(kernel)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    widths = [(0, 0)] * rank
+    if padding == "same":
+        totals = [
+            max((-(-n // s) - 1) * s + r - n, 0)
+            for n, s, r in zip(x.shape[1:-1], strides, reach, strict=True)
+        ]
+        widths = [(t // 2, t - t // 2) for t in totals]
+    padded = np.pad(x, [(0, 0), *widths, (0, 0)], constant_values=fill)
+    counts = [
+        (n - r) // s + 1
+        for n, r, s in zip(padded.shape[1:-1], reach, strides, strict=True)
+    ]  # fmt: skip
+    for at in product(*map(range, counts)):
+        part = tuple(
+            slice(i * s, i * s + r, d)
+            for i, s, r, d in zip(at, strides, reach, dilations, strict=True)
+        )
+        yield at, padded[(slice(None), *part)]
+
+
+def convolved(x, kernel, bias, strides, dilations, padding, groups):
+    result = {}
+    for at, part in windows(x, kernel.shape[:-2], strides, dilations, padding, 0):
+        outs = np.split(kernel, groups, -1)
+        parts = np.split(part, groups, -1)
+        axes = list(range(1, part.ndim)), list(range(part.ndim - 1))
+        pieces = [np.tensordot(p, w, axes) for p, w in zip(parts, outs, strict=True)]
+        result[at] = np.concatenate(pieces, -1) + bias
+    return gathered(result)
+
+
+def gathered(result):
+    counts = np.array([*result]).max(0) + 1
+    stacked = np.stack([result[at] for at in product(*map(range, counts))], 1)
+    return stacked.reshape(len(stacked), *counts, -1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "strides", "dilations", "padding", "groups"),
+    [
+        ((9,), (3,), (1,), (1,), "valid", 1), ((9,), (3,), (2,), (1,), "same", 1),
+        ((9, 8), (3, 2), (1, 1), (2, 3), "same", 2), ((9, 8), (1, 1), (2, 2), (1, 1), "valid", 1),
+        ((9, 8), (3, 4), (2, 3), (1, 1), "same", 4), ((5, 6, 4), (2, 3, 2), (1, 2, 1), (1, 1, 2),
+         "valid", 1),
+    ],
+)  # fmt: skip
+def test_convolution(sizes, kernel, strides, dilations, padding, groups, data_format, dtype):
+    x = RNG.normal(size=(2, *sizes, 4)).astype(dtype)
+    weight = RNG.normal(size=(*kernel, 4 // groups, 8)).astype(dtype)
+    bias = RNG.normal(size=8).astype(dtype)
+    is_last = data_format == "channels_last"
+    given = x if is_last else np.moveaxis(x, -1, 1)
+
+    def function(op, x):
+        found = conv.convolve(
+            op, x, op.constant(weight), op.constant(bias), strides=strides, padding=padding,
+            data_format=data_format, dilations=dilations, groups=groups,
+        )  # fmt: skip
+        return op.plain(found)
+
+    def reference(x):
+        image = x if is_last else np.moveaxis(x, 1, -1)
+        wide = weight.astype("float64"), bias.astype("float64")
+        found = convolved(image, *wide, strides, dilations, padding, groups)
+        return found if is_last else np.moveaxis(found, -1, 1)
+
+    # SAME padding of a stride depends on the size.
+    is_static_only = dtype == "float64" or (padding == "same" and max(strides) > 1)
+    op_by_hand.check(
+        function, reference, given, tolerance=TOLERANCE[dtype], is_static_only=is_static_only
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(("op_type", "fill", "reduce"),
+                         [("MaxPool", -np.inf, np.max),
+                          ("AveragePool", np.nan, np.nanmean)])  # fmt: skip
+@pytest.mark.parametrize(("sizes", "strides"), [((3,), None), ((2, 3), (1, 2)), ((2, 2, 2), 1)])
+def test_pooling(sizes, strides, op_type, fill, reduce, padding, dtype):
+    rank = len(sizes)
+    x = RNG.normal(size=(*(2, 7, 8, 5)[: rank + 1], 3)).astype(dtype)
+    steps = sizes if strides is None else strides if isinstance(strides, tuple) else (1,) * rank
+
+    def reference(x):
+        axes = tuple(range(1, rank + 1))
+        return gathered({
+            at: reduce(part, axes)
+            for at, part in windows(x, sizes, steps, (1,) * rank, padding, fill)
+        })  # fmt: skip
+
+    op_by_hand.check(
+        lambda op, x: op.plain(pool.pool(
+            op, x, op_type, pool_size=sizes, strides=strides, padding=padding, data_format=None)),
+        reference, x, tolerance=TOLERANCE["float32" if op_type == "AveragePool" else dtype]
+        if dtype != "float16" else TOLERANCE[dtype],  # onnxruntime averages in float32
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "count"), [(10, 3), (7, 7), (3, 5), (9, 1), (1, 4)])
+def test_adaptive_pooling(size, count):
+    x = RNG.normal(size=(2, size, 3)).astype("float32")
+    x[:, -1] = x[:, 0]  # of equal ones the first is found
+    edges = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+    def fixed(op, number):
+        return Numbers(op, np.asarray(number, "int64"))
+
+    op_by_hand.check(
+        lambda op, x: pool.adaptive_mean(op, x, 1, fixed(op, size), fixed(op, count), count),
+        lambda x: np.stack([x[:, a:b].mean(1) for a, b in edges], 1), x,
+    )  # fmt: skip
+    op_by_hand.check(
+        lambda op, x: pool.adaptive_max(op, x, 1, fixed(op, size), fixed(op, count), count),
+        lambda x: [
+            np.stack([x[:, a:b].max(1) for a, b in edges], 1),
+            np.stack([x[:, a:b].argmax(1) + a for a, b in edges], 1),
+        ], x,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axes", [[1], [2, 3], [1, 2, 3], [-1]])
+def test_normalization(axes, dtype):
+    x = RNG.normal(3, 2, (2, 4, 3, 5)).astype(dtype)
+    over = tuple(axes)
+    op_by_hand.check(
+        lambda op, x: norm.standardize(op, x, axes, 1e-3),
+        lambda x: (x - x.mean(over, keepdims=True)) / np.sqrt(x.var(over, keepdims=True) + 1e-3),
+        x,
+    )  # fmt: skip
+    op_by_hand.check(
+        lambda op, x: norm.unit(op, x, axes, 1e-12),
+        lambda x: x / np.sqrt((x * x).sum(over, keepdims=True)), x,
+    )  # fmt: skip
+    zeros = np.zeros_like(x)
+    op_by_hand.check(lambda op, x: norm.unit(op, x, axes, 1e-12), lambda x: x, zeros)
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_batch_normalization_of_channels(axis):
+    x = RNG.normal(size=(2, 4, 3, 5)).astype("float32")
+    count = x.shape[axis]
+    gamma, beta, mean = RNG.normal(size=(3, count)).astype("float32")
+    variance = RNG.uniform(0.5, 2, count).astype("float32")
+    shape = [count if i == axis else 1 for i in range(4)]
+
+    def function(op, x):
+        given = [op.constant(p) for p in (gamma, beta, mean, variance)]
+        return op.plain(norm.by_channel(op, x, axis, *given, 1e-3))
+
+    def reference(x):
+        g, b, m, v = (p.astype("float64").reshape(shape) for p in (gamma, beta, mean, variance))
+        return (x - m) / np.sqrt(v + 1e-3) * g + b
+
+    op_by_hand.check(function, reference, x)
