@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from converter.lower.unsupported import MISFITS
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
 KINDS = (
     "keras_config", "graphdef", "onnx", "torchscript", "exported_program", "torch_modules",
-)  # fmt: skip
-# What arguments raise that no framework would have written: a reader has only parsed them.
-DAMAGE = (
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RuntimeError, MemoryError,
 )  # fmt: skip
 
 
@@ -70,8 +66,9 @@ def lower(
         from converter.lower.torch.lowering import lower as lower_torch
 
         return lower_torch(bundle, opset=usual, inputs=inputs)
-    except DAMAGE as e:
+    except MISFITS as e:
         raise CorruptError(
-            f"the configuration does not add up ({type(e).__name__}: {e!s:.200})",
+            f"the model's parts do not go together ({type(e).__name__}: {e!s:.200})",
             where=bundle.topology.kind,
+            hint="If its framework runs the model, this is a bug of convert: please report it",
         ) from e

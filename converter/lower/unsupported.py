@@ -7,6 +7,11 @@ from formats.errors import UnsupportedError
 
 MOST_NAMED = 20  # kinds in one message
 MOST_PLACES = 5  # of one kind
+# What a handler raises when its arguments do not go together: the file is damaged, or we are wrong.
+MISFITS = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RuntimeError, MemoryError,
+)  # fmt: skip
 
 
 class Unsupported(Exception):  # noqa: N818 - it is gathered, with others, into one error
@@ -33,6 +38,14 @@ class Finding:
     def what(self) -> str:
         """Subject and reason, the same for every model."""
         return f"{self.subject}: {self.reason}" if self.reason else self.subject
+
+
+def explain_misfit(error: BaseException) -> str:
+    """Return why an op is not supported whose handler raised one of `MISFITS`."""
+    return (
+        f"its inputs and arguments do not go together ({type(error).__name__}: {error!s:.200}); "
+        "if its framework runs the model, this is a bug of convert: please report it"
+    )
 
 
 def report(findings: Iterable[Finding], hint: str | None = None) -> None:

@@ -38,7 +38,7 @@ from converter.lower.keras.unsupported_layers import find_unsupported, report_un
 from converter.lower.keras.version_upgrades import age_of, normalize
 from converter.lower.keras.weight_mapping import Path, infer_backend, map_weights
 from converter.lower.keras.whole_numbers import as_taken
-from converter.lower.unsupported import Finding
+from converter.lower.unsupported import MISFITS, Finding, explain_misfit
 from converter.lower.values import Value
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
@@ -235,12 +235,10 @@ class _Walk:
                 where = "/".join((*path, layer.name))
                 self.findings.append(Finding(f"Keras {layer.class_name}", where, str(gap)))
                 continue
-            except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as e:
-                raise UnsupportedError(
-                    f"the arguments of this layer do not go together ({type(e).__name__}: {e})",
-                    where=f"layer {'/'.join((*path, layer.name))} ({layer.class_name})",
-                    hint="If Keras runs the model, this is a fault of convert: please report it",
-                ) from e
+            except MISFITS as e:
+                where = "/".join((*path, layer.name))
+                self.findings.append(Finding(f"Keras {layer.class_name}", where, explain_misfit(e)))
+                continue
             for i, result in enumerate(results):
                 made[Reference(layer.name, number, i)] = result
                 self._trace(layer, path, i, result.value)

@@ -30,7 +30,7 @@ from converter.lower.tf.program_values import (
 from converter.lower.tf.rows import arguments_of, call_row
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS, Row
-from converter.lower.unsupported import Finding, Unsupported
+from converter.lower.unsupported import MISFITS, Finding, Unsupported, explain_misfit
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
 
@@ -233,18 +233,8 @@ class Walker:
         except Unsupported as gap:
             self.findings.append(Finding(f"TensorFlow op {node.op}", where, str(gap)))
             made = UNKNOWN
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            ArithmeticError,
-            AssertionError,
-            RuntimeError,
-        ) as e:
-            # Arguments that do not go together: a damaged file, or TensorFlow knows better.
-            reason = f"its inputs and attributes do not go together ({e!r:.200})"
-            self.findings.append(Finding(f"TensorFlow op {node.op}", where, reason))
+        except MISFITS as e:
+            self.findings.append(Finding(f"TensorFlow op {node.op}", where, explain_misfit(e)))
             made = UNKNOWN
         body_state.values[node.name] = made
 

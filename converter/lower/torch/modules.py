@@ -17,10 +17,10 @@ from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.inputs import Arguments, Met, Probe
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.lowering import finish_graph, walks
-from converter.lower.torch.script.op_calls import DAMAGE, call_op
+from converter.lower.torch.script.op_calls import call_op
 from converter.lower.torch.script.source import Function, Parameter, Source
 from converter.lower.torch.script.values import UNKNOWN, Unknown
-from converter.lower.unsupported import Unsupported
+from converter.lower.unsupported import MISFITS, Unsupported, explain_misfit
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.script_objects import Instance, Objects
@@ -271,7 +271,7 @@ class _Chain:
         with self.interpreter.op.scope(path or kind):
             try:
                 return row.handler(call, own, x, **row.known(entry))
-            except DAMAGE as e:
+            except MISFITS as e:
                 if isinstance(x, Probe):
                     raise Met(x.name, kind) from e
-                raise Unsupported(f"does not add up: {e!r:.200}") from e
+                raise Unsupported(explain_misfit(e)) from e

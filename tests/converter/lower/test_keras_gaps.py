@@ -85,8 +85,8 @@ def test_the_factor_of_lora_is_the_one_that_keras_loads(alpha, is_refused):
 def test_arguments_that_do_not_fit_are_said_in_a_sentence(kind, config):
     with pytest.raises(UnsupportedError) as caught:
         lower(bundle((kind, config)))
-    assert f"layer l0 ({kind})" in str(caught.value)
-    assert "the arguments of this layer do not go together" in str(caught.value)
+    assert f"Keras {kind}: its inputs and arguments do not go together" in str(caught.value)
+    assert ", at l0" in str(caught.value)
 
 
 def test_all_gaps_are_said_at_once():

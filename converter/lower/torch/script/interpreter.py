@@ -18,7 +18,7 @@ from converter.lower.torch.script.branches import branch, chosen
 from converter.lower.torch.script.loops import loop
 from converter.lower.torch.script.numbers import compute
 from converter.lower.torch.script.objects import pack, restore
-from converter.lower.torch.script.op_calls import DAMAGE, call_op, tensor_op
+from converter.lower.torch.script.op_calls import call_op, tensor_op
 from converter.lower.torch.script.source import Class, Function, Source
 from converter.lower.torch.script.types import (
     Activation,
@@ -39,7 +39,7 @@ from converter.lower.torch.script.values import (
     leaves,
     words,
 )
-from converter.lower.unsupported import Finding, Unsupported
+from converter.lower.unsupported import MISFITS, Finding, Unsupported, explain_misfit
 from converter.lower.values import Value
 from formats.core.bundle import Encoding
 from formats.errors import CorruptError, LimitError
@@ -189,8 +189,8 @@ class ScriptInterpreter:
             self.found(type(node).__name__, str(gap))
             self._forget(node)
             return None
-        except DAMAGE as e:
-            self.found(type(node).__name__, f"does not add up: {e!r:.200}")
+        except MISFITS as e:
+            self.found(type(node).__name__, explain_misfit(e))
             self._forget(node)
             return None
 

@@ -35,14 +35,9 @@ from converter.lower.torch.script.values import (
     words,
 )
 from converter.lower.torch.table import IGNORED, OPS, handler_of
-from converter.lower.unsupported import Unsupported
+from converter.lower.unsupported import MISFITS, Unsupported, explain_misfit
 from formats.torch.script_objects import DeviceName
 
-# What arguments raise that do not go together: a damaged file, or torch knows better.
-DAMAGE = (
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RuntimeError, MemoryError,
-)  # fmt: skip
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
 TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
@@ -92,8 +87,8 @@ def call_op(
         return _call_row(interpreter, short, args, kwargs)
     except Unsupported as gap:
         interpreter.found(short, str(gap))
-    except DAMAGE as e:
-        interpreter.found(short, f"does not add up: {e!r:.200}")
+    except MISFITS as e:
+        interpreter.found(short, explain_misfit(e))
     return UNKNOWN
 
 
