@@ -6,18 +6,18 @@ against ours: where they differ, one of them is wrong, and that is not supported
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.graph import Dim, Graph, Shape, Trace, needed
+from converter.lower.graph import Graph, Trace, needed
 from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
-from converter.lower.torch.expressions import parse_size
+from converter.lower.torch.exported_values import SYMBOLS, GraphValues
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_document import (
     Object,
@@ -26,7 +26,6 @@ from converter.lower.torch.program_document import (
     name_with_module,
     output_name,
     overload_of,
-    parse_number,
     read_program,
     require_object,
     short_name,
@@ -40,10 +39,6 @@ from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
 from formats.torch.export import SCALAR_TYPES, entry_name, input_specs
 
-MOST_NAMED = 20  # places of one gap that a message names
-# What an argument may be that has no part in what is computed.
-PLACES = ("as_device", "as_memory_format", "as_layout")
-SYMBOLS = ("as_sym_int", "as_sym_float", "as_sym_bool")
 WEIGHTS = {
     "parameter": "parameter_name", "buffer": "buffer_name",
     "tensor_constant": "tensor_constant_name",
@@ -79,16 +74,12 @@ class _Lowering:
         self.op = Context(graph, bundle.weights)
         self.op.is_exported = True
         self.signature = require_object(module.get("signature"), "a program without a signature")
-        self.graph = require_object(module.get("graph"), "a program without a graph")
-        self.metas = require_object(self.graph.get("tensor_values"), "a program without its values")
         self.module = module
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes
         self.wanted = {spec.name: spec for spec in inputs}
-        self.values: dict[str, ProgramValue] = {}
+        graph_of_program = require_object(module.get("graph"), "a program without a graph")
+        self.current = GraphValues(self.op, graph_of_program, self.names)
         self.weights: dict[str, Reference] = {}  # tensors of the bundle that the program takes
-        self.unknown: set[str] = set()  # names that a gap left without a value
-        self.read: set[str] = set()  # names of values that anything reads
-        self.absent: set[str] = set()  # outputs that handlers do not make
         self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
@@ -124,16 +115,16 @@ class _Lowering:
             if kind in WEIGHTS:
                 name, tensor = entry_name(entry.get("arg")), str(entry.get(WEIGHTS[kind]))
                 if name is not None:
-                    self.values[name] = self._weight(name, tensor)
+                    self.current.values[name] = self._weight(name, tensor)
             elif kind == "user_input":
                 given.append((kind, entry.get("arg")))
             elif kind == "token":
                 token = require_object(entry.get("arg"), "a token without a name")
-                self.values[str(token.get("name"))] = None
+                self.current.values[str(token.get("name"))] = None
             elif kind != "constant_input":
                 name = entry_name(entry.get("arg")) or kind
                 self.findings.append(Finding("input", name, kind.replace("_", " ")))
-                self.unknown.add(name)
+                self.current.unknown.add(name)
         if not specs:  # torch 2.1
             given = self._old_inputs()
         self._rename(arg for _, arg in given)
@@ -148,10 +139,10 @@ class _Lowering:
         for key in ("inputs_to_parameters", "inputs_to_buffers"):
             found = self.signature.get(key)
             weights.update(found if isinstance(found, dict) else {})
-        for arg in list_or_empty(self.graph.get("inputs")):
+        for arg in list_or_empty(self.current.graph.get("inputs")):
             name = entry_name(arg)
             if name in weights:
-                self.values[name] = self._weight(name, str(weights[name]))
+                self.current.values[name] = self._weight(name, str(weights[name]))
             else:
                 given.append(("user_input", arg))
         return given
@@ -163,7 +154,7 @@ class _Lowering:
                 self.findings.append(
                     Finding("weight", tensor, f"{self.bundle.encodings[tensor].kind} tensors")
                 )
-                self.unknown.add(name)
+                self.current.unknown.add(name)
                 return None
             raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
         self.weights[found] = Reference.to(complex_tensors.weight(self.op, found))
@@ -175,10 +166,10 @@ class _Lowering:
             name = entry_name(arg)
             if name is None:
                 continue
-            spec, meta = self.wanted.get(name), self.metas.get(name)
+            spec, meta = self.wanted.get(name), self.current.metas.get(name)
             if spec is None or spec.shape is None or not isinstance(meta, dict):
                 continue
-            for word, size in zip(spec.shape, self._shape(meta) or (), strict=False):
+            for word, size in zip(spec.shape, self.current.shape(meta) or (), strict=False):
                 if isinstance(word, str) and isinstance(size, str) and size.isidentifier():
                     self.names.setdefault(size, word)
 
@@ -186,16 +177,16 @@ class _Lowering:
         ((kind, content),) = arg.items() if len(arg) == 1 else [("", None)]
         if kind == "as_tensor":
             name = entry_name(arg)
-            meta = self.metas.get(name or "")
+            meta = self.current.metas.get(name or "")
             if name is None or not isinstance(meta, dict):
                 raise CorruptError(f"input {name!r} without a shape")
-            shape = self._shape(meta)
+            shape = self.current.shape(meta)
             dtype = SCALAR_TYPES.get(meta.get("dtype", 0), "unknown")
             try:
                 value = self.op.input(name, dtype, tuple(shape))
             except ValueError as e:
                 raise UnsupportedError(f"not supported: input {name!r} of {dtype}") from e
-            self.values[name] = Reference.to(value)
+            self.current.values[name] = Reference.to(value)
         elif kind in SYMBOLS and isinstance(content, dict):
             name = content.get("as_name")
             if isinstance(name, str):
@@ -206,19 +197,19 @@ class _Lowering:
         dtype = {"as_sym_int": "int64", "as_sym_float": "float64", "as_sym_bool": "bool"}[kind]
         value = self.op.input(name, dtype, ())
         if kind != "as_sym_int":
-            self.values[name] = Number(value)
+            self.current.values[name] = Number(value)
             return
-        meta = require_object(self.graph.get("sym_int_values"), "no integers").get(name)
-        size = self._dim(meta)
+        meta = require_object(self.current.graph.get("sym_int_values"), "no integers").get(name)
+        size = self.current.dim(meta)
         symbol = size if isinstance(size, str) and size.isidentifier() else name
-        self.values[name] = self.op.define(symbol, lambda: self.op.unsqueeze(value, [0]))
+        self.current.values[name] = self.op.define(symbol, lambda: self.op.unsqueeze(value, [0]))
 
     def _find_symbols(self) -> None:
         """Say of each symbol which axis of which input it is the size of."""
         axes = [
-            (n, self.values[name].read(), i)
+            (n, self.current.values[name].read(), i)
             for name in self.op.graph.inputs
-            if isinstance(self.values.get(name), Reference)
+            if isinstance(self.current.values.get(name), Reference)
             for i, n in enumerate(self.op.graph.specs[name].shape)
             if isinstance(n, str)
         ]
@@ -246,9 +237,9 @@ class _Lowering:
 
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""
-        nodes = list_or_empty(self.graph.get("nodes"))
-        self.read = {name for node in nodes for name in value_names(node.get("inputs"))}
-        self.read.update(name for arg in outputs for name in value_names(arg))
+        nodes = list_or_empty(self.current.graph.get("nodes"))
+        self.current.read = {name for node in nodes for name in value_names(node.get("inputs"))}
+        self.current.read.update(name for arg in outputs for name in value_names(arg))
         for node in nodes:
             self._node(require_object(node, "a node that is no object"))
 
@@ -258,22 +249,25 @@ class _Lowering:
         Raises:
             Unsupported: It holds what is not supported; that is noted where it is.
         """
-        before = self.graph, self.metas, self.values, self.read, self.unknown, self.absent
-        self.graph = require_object(graph, "an inner graph that is no object")
-        names = [output_name(arg) for arg in list_or_empty(self.graph.get("inputs"))]
-        outputs = list_or_empty(self.graph.get("outputs"))
+        content = require_object(graph, "an inner graph that is no object")
+        names = [output_name(arg) for arg in list_or_empty(content.get("inputs"))]
+        outputs = list_or_empty(content.get("outputs"))
         if len(names) != len(given):
-            raise CorruptError(f"a graph of {len(names)} inputs is given {len(given)}")
-        self.metas = require_object(self.graph.get("tensor_values"), "a graph without its values")
-        self.values = dict(zip(names, given, strict=True))
-        self.unknown, self.absent = set(), set()
+            raise CorruptError(f"a graph of {len(names)} inputs is given {len(given)} values")
+        outside = self.current
+        self.current = GraphValues(self.op, content, self.names)
+        self.current.values.update(zip(names, given, strict=True))
         try:
             self._walk(outputs)
-            if any(name in self.unknown for arg in outputs for name in value_names(arg)):
+            if any(name in self.current.unknown for arg in outputs for name in value_names(arg)):
                 raise Unsupported("holds what is not supported")
             return [self.argument(arg) for arg in outputs]
         finally:
-            self.graph, self.metas, self.values, self.read, self.unknown, self.absent = before
+            self.current = outside
+
+    def argument(self, arg: Any) -> ProgramValue:
+        """Return an argument of a node of the current graph."""
+        return self.current.argument(arg)
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -286,17 +280,19 @@ class _Lowering:
                 require_object(a, "an argument that is no object")
                 for a in list_or_empty(node.get("inputs"))
             ]
-            if any(name in self.unknown for a in args for name in value_names(a.get("arg"))):
-                self.unknown.update(all_names(outputs))
+            if any(
+                name in self.current.unknown for a in args for name in value_names(a.get("arg"))
+            ):
+                self.current.unknown.update(all_names(outputs))
                 return
             if target == higher_order.EFFECTS:
                 self._effect(args, outputs)
                 return
-            self._bind(outputs, self._made(target, args))
+            self.current.bind(outputs, self._made(target, args))
             self._trace(name_with_module(short_name(target), node.get("metadata")), outputs)
         except Unsupported as gap:
             self.findings.append(Finding(f"torch {short_name(target)}", where, str(gap)))
-            self.unknown.update(all_names(outputs))
+            self.current.unknown.update(all_names(outputs))
 
     def _effect(self, args: Sequence[Object], outputs: Sequence[Any]) -> None:
         """Take an op that is kept for what it does beside: a token says which comes next.
@@ -307,12 +303,12 @@ class _Lowering:
         called = require_object(args[1].get("arg"), "an effect of no op").get("as_operator")
         if not isinstance(called, str) or plain_name(called) not in calls.DROPPED:
             raise Unsupported(f"of {short_name(str(called))}")
-        self.values.update(dict.fromkeys(all_names(outputs)))
+        self.current.values.update(dict.fromkeys(all_names(outputs)))
 
     def _trace(self, called: str, outputs: Sequence[Any]) -> None:
         """Note which values a node's outputs are: in torch's own graph they have these names."""
         for name in all_names(outputs):
-            operand = self.values.get(name)
+            operand = self.current.values.get(name)
             if isinstance(operand, Reference):
                 value = operand.read()
                 if isinstance(value, Compound):
@@ -328,158 +324,11 @@ class _Lowering:
         if not target.startswith("torch.ops."):
             return calls.call(self.op, target, [t for _, t in values], overload="default")
         if target.startswith("torch.ops.aten.as_strided."):
-            self._check_order(args)
+            self.current.check_order(args)
             target = "aten.as_strided.in_order"
         positional = [t for name, t in values if not name]
         named = {name: t for name, t in values if name}
         return calls.call(self.op, target, positional, named, overload=overload_of(target))
-
-    def _check_order(self, args: Sequence[Object]) -> None:
-        """Raise Unsupported unless torch records that a tensor's elements lie in order."""
-        meta = self.metas.get(next(value_names(args[0].get("arg")), "")) if args else None
-        shape = self._shape(meta) if isinstance(meta, dict) else ()
-        strides = [self._dim(n) for n in list_or_empty(meta.get("strides"))] if meta else []
-        apart: Dim = 1
-        for n, step in zip(reversed(shape), reversed(strides), strict=True):
-            if n != 1 and step != apart:
-                raise Unsupported("a view of memory in which the elements do not lie in order")
-            apart = dims.mul(apart, n)
-
-    def argument(self, arg: Any) -> ProgramValue:
-        """Return an argument of a node.
-
-        Raises:
-            Unsupported: It is of a kind that we do not know.
-        """
-        if not isinstance(arg, dict) or len(arg) != 1:
-            raise CorruptError("an argument that says nothing")
-        ((kind, content),) = arg.items()
-        if kind == "as_none" or kind in PLACES:
-            return None
-        if kind in ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings"):
-            return content
-        if kind == "as_float":
-            return parse_number(content)
-        if kind == "as_complex":
-            return complex(parse_number(content.get("real")), parse_number(content.get("imag")))
-        if kind == "as_floats":
-            return [parse_number(n) for n in list_or_empty(content)]
-        if kind == "as_scalar_type":
-            if content not in SCALAR_TYPES:
-                raise Unsupported(f"dtype {content}")
-            return SCALAR_TYPES[content]
-        if kind in ("as_tensor", "as_optional_tensor"):
-            return self._named(content) if "name" in content else self.argument(content)
-        if kind in ("as_tensors", "as_optional_tensors"):
-            return [
-                self._named(t) if "name" in t else self.argument(t) for t in list_or_empty(content)
-            ]
-        if kind in SYMBOLS:
-            return self._symbol(content)
-        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
-            return [self._symbol(c) for c in list_or_empty(content)]
-        raise Unsupported(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
-
-    def _named(self, content: Any) -> ProgramValue:
-        name = content.get("name") if isinstance(content, dict) else None
-        if name in self.absent:
-            raise Unsupported("an output that only training reads")
-        if name not in self.values:
-            raise CorruptError(f"a node reads {name!r}, which is not there")
-        return self.values[name]
-
-    def _symbol(self, content: Any) -> ProgramValue:
-        ((kind, value),) = require_object(content, "a number that says nothing").items()
-        if kind == "as_name":
-            return self._named({"name": value})
-        return parse_number(value) if kind == "as_float" else value
-
-    def _bind(self, outputs: Sequence[Any], made: ProgramValue) -> None:
-        """Give what a node yields its names."""
-        if len(outputs) == 1 and isinstance(outputs[0], dict):
-            alone = isinstance(made, list) and len(made) == 1 and "as_tensor" in outputs[0]
-            self._name(outputs[0], made[0] if alone else made)
-            return
-        if not outputs:
-            return
-        if not isinstance(made, list):
-            raise Unsupported(f"{len(outputs)} outputs")
-        for output, value in zip(outputs, made, strict=False):
-            self._name(require_object(output, "an output that is no object"), value)
-        # What only training reads is not made.
-        self.absent.update(all_names(outputs[len(made) :]))
-
-    def _name(self, output: Object, value: ProgramValue) -> None:
-        ((kind, content),) = output.items()
-        if kind == "as_tensors":
-            if not isinstance(value, list) or len(value) != len(list_or_empty(content)):
-                raise Unsupported("another number of outputs")
-            for one, part in zip(list_or_empty(content), value, strict=True):
-                self._name({"as_tensor": one}, part)
-        elif kind == "as_tensor":
-            if content["name"] not in self.read:
-                return
-            if isinstance(value, Unsupported):  # an output that no handler makes, and that is read
-                raise value
-            if not isinstance(value, Reference):
-                raise Unsupported("an output that is no tensor")
-            self.values[content["name"]] = self._checked(content["name"], value)
-        elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
-            self.values[content["as_name"]] = value
-
-    def _checked(self, name: str, tensor: Reference) -> Reference:
-        """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
-
-        Raises:
-            Unsupported: They contradict each other.
-        """
-        meta = self.metas.get(name)
-        if not isinstance(meta, dict):
-            return tensor
-        value = tensor.read()
-        dtype = SCALAR_TYPES.get(meta.get("dtype", 0))
-        if dtype != value.dtype:
-            raise Unsupported(f"torch records {dtype}, and not {value.dtype}")
-        shape = self._shape(meta)
-        if len(shape) != value.rank:
-            raise Unsupported(f"torch records {len(shape)} axes, and not {value.rank}")
-        for ours, theirs in zip(value.shape, shape, strict=True):
-            if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
-                raise Unsupported(
-                    f"torch records the shape {list(shape)}, and not {list(value.shape)}"
-                )
-        told = tuple(
-            self._told(value, i, ours, theirs)
-            for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
-        )
-        if told != value.shape:
-            tensor.told(self.op.shaped(value, told))
-        return tensor
-
-    def _told(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
-        """Return the better known one of two sizes that are equal."""
-        if isinstance(theirs, int):
-            return theirs
-        if ours is None and isinstance(theirs, str):
-            if theirs.isidentifier() and not self.op.is_known(theirs):
-                self.op.define(theirs, lambda: self.op.measured(value, axis))
-            return theirs if self.op.is_known(theirs) else None
-        return ours
-
-    def _shape(self, meta: Mapping[str, Any]) -> Shape:
-        return tuple(self._dim(size) for size in list_or_empty(meta.get("sizes")))
-
-    def _dim(self, size: Any) -> Dim:
-        """Return a size as it is recorded."""
-        if not isinstance(size, dict):
-            return None
-        number = size.get("as_int")
-        if type(number) is int:
-            return number
-        expression = size.get("as_expr")
-        if not isinstance(expression, dict):
-            return None
-        return parse_size(self.op, str(expression.get("expr_str", "")), self.names)
 
     # -- outputs -------------------------------------------------------------------------------
 
@@ -487,7 +336,9 @@ class _Lowering:
         """Return what the user is given: names, and arguments that say what of the program."""
         specs = list_or_empty(self.signature.get("output_specs"))
         if not specs:
-            return [(output_name(arg), arg) for arg in list_or_empty(self.graph.get("outputs"))]
+            return [
+                (output_name(arg), arg) for arg in list_or_empty(self.current.graph.get("outputs"))
+            ]
         found = []
         for spec in specs:
             ((kind, entry),) = require_object(spec, "an output that says nothing").items()
@@ -504,14 +355,14 @@ class _Lowering:
         return found
 
     def _output(self, name: str, arg: Any, used: set[str]) -> None:
-        if name in self.unknown:
+        if name in self.current.unknown:
             return
         try:
             value = calls.values(self.argument(arg))
         except Unsupported as gap:
             self.findings.append(Finding("output", name, str(gap)))
             return
-        if isinstance(value, bool | int | float) and name not in self.values:
+        if isinstance(value, bool | int | float) and name not in self.current.values:
             return  # the same at all times: torch's own signature gives it no name
         if isinstance(value, bool | int | float | Size | Number):
             value = self.op.scalar(value, _dtype_of(value))
