@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from converter.lower.keras import lambda_values as v
-from converter.lower.keras.lambda_steps import Meaning, call_function
+from converter.lower.keras.lambda_protocols import Meaning
+from converter.lower.keras.lambda_steps import call_function
 from converter.lower.keras.lambda_values import Closure
 from converter.lower.unsupported import Unsupported
 

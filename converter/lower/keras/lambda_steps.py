@@ -3,12 +3,13 @@
 Steps: `formats.python_bytecode.steps`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from converter.lower.keras import lambda_values as v
+from converter.lower.keras.lambda_protocols import Walk
 from converter.lower.keras.lambda_values import Cell, Closure, Named
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -16,50 +17,6 @@ from formats.python_bytecode import Code, Step
 
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"r": repr, "a": ascii, "s": str, "": lambda x: x}
 KEPT_ON_TENSORS = ("_keras_shape", "_uses_learning_phase", "_keras_history")
-
-
-class Meaning(Protocol):
-    """What names mean, and what tensors do."""
-
-    def lookup(self, name: str) -> Any:
-        """Return what a global name stands for."""
-
-    def attribute(self, of: Any, name: str) -> Any:
-        """Return an attribute."""
-
-    def call(self, machine: Any, callee: Any, given: list[Any], named: dict[str, Any]) -> Any:
-        """Call what is no function of the artifact's."""
-
-    def binary(self, sign: str, a: Any, b: Any) -> Any:
-        """Return ``a sign b``, where one is a tensor."""
-
-    def compare(self, sign: str, a: Any, b: Any) -> Any:
-        """Return how two values compare, of which one is a tensor."""
-
-    def unary(self, sign: str, a: Value) -> Any:
-        """Return ``-a`` and the like."""
-
-    def item(self, of: Value, key: Any) -> Any:
-        """Return ``of[key]``."""
-
-
-class Walk(Protocol):
-    """The walk that a call is part of."""
-
-    @property
-    def meaning(self) -> Meaning:
-        """What names mean."""
-
-    def call(
-        self, callee: Any, given: Sequence[Any] = (), named: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Call something."""
-
-    def step(self) -> None:
-        """Count a step."""
-
-    def spend(self, value: Any) -> None:
-        """Count the elements of a list."""
 
 
 def call_function(walk: Walk, function: Closure, parameters: dict[str, Any]) -> Any:

@@ -123,8 +123,8 @@ LAYERS = OpTable(
 )  # fmt: skip
 # Classes of keras.ops, many of which are named as layers are.
 OPERATIONS = _operations(*(f"operations.{family}" for family in (
-    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "images",
-    "signals", "linalg",
+    "elementwise", "binary", "shaping", "indexing", "reductions", "products", "nn", "statistics",
+    "images", "signals", "linalg",
 )))  # fmt: skip
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in (
     "elementwise", "arrays", "indexing", "reductions", "products", "networks", "images",

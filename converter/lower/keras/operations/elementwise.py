@@ -18,7 +18,6 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import special
-from converter.lower.ops.elementwise import atan2, floor_mod, hypot, logaddexp
 from converter.lower.table import Variant, direct
 from converter.lower.values import Value
 
@@ -192,191 +191,6 @@ def copy(op: Builder, x: Any) -> Value:
     return tensor(op, x)
 
 
-# -- of two ---------------------------------------------------------------------------------------
-
-Binary = Callable[[Builder, Value, Value], Value]
-
-# fmt: off
-PROMOTED = {
-    "Add": "Add", "Subtract": "Sub", "Multiply": "Mul", "Maximum": "Max", "Minimum": "Min",
-    "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less",
-    "LessEqual": "LessOrEqual", "Equal": "Equal",
-}
-LOGICAL = {"LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor"}
-BITWISE = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
-# fmt: on
-
-
-@operation(OPERATIONS, *direct(PROMOTED, "{}(x1, x2)."))
-def binary(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
-    """A function of two tensors that is one node of ONNX."""
-    return op.elementwise(op_type, *promote(op, x1, x2))
-
-
-def not_equal(op: Builder, a: Value, b: Value) -> Value:
-    """Whether a is not b."""
-    return op.unary("Not", op.elementwise("Equal", a, b))
-
-
-def fmod(op: Builder, a: Value, b: Value) -> Value:
-    """The remainder, with the sign of a."""
-    if a.dtype == "bool":
-        a, b = op.cast(a, "int32"), op.cast(b, "int32")
-    return op.elementwise("Mod", a, b, fmod=1)
-
-
-def mod(op: Builder, a: Value, b: Value) -> Value:
-    """The remainder, with the sign of b; booleans are integers."""
-    if a.dtype == "bool":
-        a, b = op.cast(a, "int32"), op.cast(b, "int32")
-    return floor_mod(op, a, b)
-
-
-def floor_divide(op: Builder, a: Value, b: Value) -> Value:
-    """The largest integer not above a / b."""
-    if a.is_float:
-        return op.unary("Floor", op.div(a, b))
-    return op.div(op.sub(a, op.elementwise("Mod", a, b)), b)
-
-
-def divide_no_nan(op: Builder, a: Value, b: Value) -> Value:
-    """A / b, and 0 where b is 0."""
-    zero = op.elementwise("Equal", b, 0.0)
-    return op.where(zero, 0.0, op.div(a, op.where(zero, 1.0, b)))
-
-
-def power(op: Builder, a: Value, b: Value) -> Value:
-    """A ** b."""
-    return op.elementwise("Pow", a, b)
-
-
-def logaddexp2(op: Builder, a: Value, b: Value) -> Value:
-    """log2(2 ** a + 2 ** b)."""
-    both = logaddexp(op, op.mul(a, log(2)), op.mul(b, log(2)))
-    return op.div(both, log(2))
-
-
-def heaviside(op: Builder, a: Value, b: Value) -> Value:
-    """0 below zero, 1 above, b at zero."""
-    above = op.where(op.elementwise("Greater", a, 0.0), op.constant(1.0, a.dtype), b)
-    return op.where(op.elementwise("Less", a, 0.0), 0.0, above)
-
-
-def fmax(op: Builder, a: Value, b: Value) -> Value:
-    """The larger; a number before NaN."""
-    return _without_nan(op, "Max", a, b)
-
-
-def fmin(op: Builder, a: Value, b: Value) -> Value:
-    """The smaller; a number before NaN."""
-    return _without_nan(op, "Min", a, b)
-
-
-def _without_nan(op: Builder, op_type: str, a: Value, b: Value) -> Value:
-    result = op.elementwise(op_type, a, b)
-    if not a.is_float:
-        return result
-    return op.where(op.unary("IsNaN", a), b, op.where(op.unary("IsNaN", b), a, result))
-
-
-def left_shift(op: Builder, a: Value, b: Value) -> Value:
-    """A * 2 ** b."""
-    return op.mul(a, _two_to(op, b))
-
-
-def right_shift(op: Builder, a: Value, b: Value) -> Value:
-    """A / 2 ** b, rounded down."""
-    return floor_divide(op, a, _two_to(op, b))
-
-
-def _two_to(op: Builder, b: Value) -> Value:
-    wide = op.elementwise("Pow", op.constant(2, "int64"), op.cast(b, "int64"))
-    return op.cast(wide, b.dtype)
-
-
-def divide(op: Builder, a: Value, b: Value) -> Value:
-    """x1 / x2."""
-    return op.div(a, b)
-
-
-@operation(
-    OPERATIONS,
-    *(
-        Variant(names, join.__doc__, join=join, also=also)
-        for names, join, also in (
-            ("NotEqual", not_equal, ()),
-            ("Mod", mod, ()),
-            ("Fmod", fmod, ()),
-            ("FloorDivide", floor_divide, ()),
-            (("Divide", "TrueDivide"), divide, ("float",)),
-            ("DivideNoNan", divide_no_nan, ("float",)),
-            ("Power", power, ()),
-            ("Arctan2", atan2, ("float",)),
-            ("Hypot", hypot, ("float",)),
-            ("Logaddexp", logaddexp, ("float",)),
-            ("Logaddexp2", logaddexp2, ("float",)),
-            ("Heaviside", heaviside, ("float",)),
-            ("Fmax", fmax, ()),
-            ("Fmin", fmin, ()),
-        )
-    ),
-)
-def function_of_two(op: Builder, x1: Any, x2: Any, *, join: Binary, also: tuple[str, ...]) -> Value:
-    """A function of two tensors."""
-    return join(op, *promote(op, x1, x2, also=also))
-
-
-@operation(
-    OPERATIONS,
-    *direct(LOGICAL, "{} of x1 and x2, in which anything but zero is true."),
-)
-def logical(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
-    """A logical function of two tensors, in which anything but zero is true."""
-    return op.elementwise(op_type, truth(op, x1), truth(op, x2))
-
-
-@operation(OPERATIONS, *direct(BITWISE, "{} of the bits."))
-def bitwise(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
-    """A function of the bits of two tensors."""
-    a, b = promote(op, x, y)
-    return op.elementwise(op_type if a.dtype == "bool" else f"Bitwise{op_type}", a, b)
-
-
-@operation(
-    OPERATIONS,
-    Variant(("BitwiseLeftShift", "LeftShift"), "x * 2 ** y.", shift=left_shift),
-    Variant(("BitwiseRightShift", "RightShift"), "x / 2 ** y, rounded down.", shift=right_shift),
-)
-def shifted(op: Builder, x: Any, y: Any, *, shift: Binary) -> Value:
-    """The bits of x, moved by y places."""
-    return shift(op, *promote(op, x, y))
-
-
-def truth(op: Builder, x: Any) -> Value:
-    """Whether elements are anything but zero."""
-    return tensor(op, x, "bool")
-
-
-@operation(OPERATIONS, "BitwiseNot", "BitwiseInvert")
-def bitwise_not(op: Builder, x: Any) -> Value:
-    """X with every bit turned."""
-    value = tensor(op, x)
-    return op.unary("Not" if value.dtype == "bool" else "BitwiseNot", value)
-
-
-@operation(OPERATIONS, "LogicalNot")
-def logical_not(op: Builder, x: Any) -> Value:
-    """Whether x is zero."""
-    return op.unary("Not", truth(op, x))
-
-
-@operation(OPERATIONS, "Ldexp")
-def ldexp(op: Builder, x1: Any, x2: Any) -> Value:
-    """x1 * 2 ** x2."""
-    a, b = promote(op, x1, x2, also=("float",))
-    return op.mul(a, op.elementwise("Pow", op.constant(2.0, b.dtype), b))
-
-
 # -- questions -------------------------------------------------------------------------------------
 
 
@@ -444,13 +258,13 @@ def where(op: Builder, condition: Any, x1: Any = None, x2: Any = None) -> Any:
     """x1 where the condition holds, else x2; with the condition alone, where it holds."""
     if x1 is None and x2 is None:
         return nonzero(op, condition)
-    return op.where(truth(op, condition), *promote(op, x1, x2))
+    return op.where(tensor(op, condition, "bool"), *promote(op, x1, x2))
 
 
 @operation(OPERATIONS, "Nonzero")
 def nonzero(op: Builder, x: Any) -> list[Value]:
     """The indices of what is not zero, an output for each axis."""
-    value = op.plain(truth(op, x))
+    value = op.plain(tensor(op, x, "bool"))
     found = op.emit("NonZero", value, dtype="int64", shape=(value.rank, None))
     rows = op.split(op.cast(found, "int32"), 0, [1] * value.rank)
     return [op.squeeze(row, [0]) for row in rows]
@@ -461,7 +275,7 @@ def select(op: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Val
     """The choice of the first condition that holds, else the default."""
     *choices, result = promote(op, *choicelist, default)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
-        result = op.where(truth(op, condition), choice, result)
+        result = op.where(tensor(op, condition, "bool"), choice, result)
     return result
 
 
