@@ -9,11 +9,11 @@ Spec: https://onnx.ai/onnx/operators/onnx__LSTM.html
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from converter.lower.graph import Dim, Graph, Node
+from converter.lower.ops.recurrent import Weights, run_layer
 from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.recurrence_cells import (
@@ -169,24 +169,17 @@ class _Replacement:
         recurrent = self._matrix([hidden(g, cell) for g in cell.gates])
         bias = self._bias(cell, units)
         lengths = None if self._lengths is None else self._lengths_within(x)
-        starts = [None if is_zero(op, b) else op.unsqueeze(b, [0]) for b in begin]
-        if any(s is not None for s in starts):
-            starts = [op.unsqueeze(b, [0]) for b in begin]
-        peepholes = None
-        if cell.peepholes:
-            rows = [op.reshape(self._reader.outer(n), (units,)) for n in cell.peepholes]
-            peepholes = op.unsqueeze(op.concat(rows, 0), [0])
-        batch = x.shape[1] if x.shape[1] is not None else begin[0].shape[0]
-        state = ("float32", (1, batch, units))
-        attributes: dict[str, Any] = {"hidden_size": units, **activations(cell)}
+        starts = [] if all(is_zero(op, b) for b in begin) else [op.unsqueeze(b, [0]) for b in begin]
+        rows = [op.reshape(self._reader.outer(n), (units,)) for n in cell.peepholes]
+        weights = Weights(kernel, recurrent, bias, op.concat(rows, 0) if rows else None)
+        if x.shape[1] is None:
+            x = replace(x, shape=(x.shape[0], begin[0].shape[0], x.shape[2]))
+        attributes = activations(cell)
         if cell.inner is not None:
             attributes["linear_before_reset"] = 1
-        inputs = [x, kernel, recurrent, bias, lengths, *starts, peepholes]
-        y, *last = op.node(
-            cell.op_type, inputs,
-            [("float32", (x.shape[0], 1, batch, units)), *[state] * len(begin)],
-            attributes=attributes,
-        )  # fmt: skip
+        y, last = run_layer(
+            op, cell.op_type, x, [weights], starts, lengths=lengths, attributes=attributes
+        )
         finals = [op.squeeze(v, [0]) for v in last]
         if lengths is not None:
             some = op.unsqueeze(op.elementwise("Greater", lengths, 0), [1])
@@ -272,7 +265,7 @@ class _Replacement:
         return next((n for g in self._op.enclosing for n in g.nodes if name in n.outputs), None)
 
     def _matrix(self, terms: Sequence[Term]) -> Value:
-        """Return gates' matrices as ONNX has them: [1, gates * units, rows]."""
+        """Return gates' matrices as ONNX has them: [gates * units, rows]."""
         op = self._op
         parts: list[Term] = []
         for term in terms:
@@ -290,19 +283,17 @@ class _Replacement:
                 whole = op.slice(whole, axes, [s[0] for s in spans], [s[1] for s in spans])
             views.append(whole)
         together = op.concat(views, 1)
-        return op.unsqueeze(op.plain(op.transpose(together, (1, 0))), [0])
+        return op.plain(op.transpose(together, (1, 0)))
 
     def _bias(self, cell: Cell, units: int) -> Value | None:
-        """Return gates' biases as ONNX has them: [1, 2 * gates * units]."""
+        """Return gates' biases as ONNX has them: [2 * gates * units]."""
         inner = [Linear(units)] * len(cell.gates)
         if cell.inner is not None:
             inner[-1] = cell.inner
         every = [*cell.gates, *inner]
         if not any(g.biases or g.shift for g in every):
             return None
-        return self._op.unsqueeze(
-            self._op.concat([self._vector_of(g, units) for g in every], 0), [0]
-        )
+        return self._op.concat([self._vector_of(g, units) for g in every], 0)
 
     def _vector_of(self, gate: Linear, units: int) -> Value:
         op = self._op
