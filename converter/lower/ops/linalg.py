@@ -7,6 +7,10 @@ computed in float32, singular values in float64.
 Literature: Golub and Van Loan, Matrix Computations, 4th edition, chapters 3 to 5 and 8.
 """
 
+from dataclasses import replace
+from math import log
+from typing import NamedTuple
+
 from converter.lower.builder import Builder
 from converter.lower.graph import Shape
 from converter.lower.known_values import count, size, whole
@@ -117,17 +121,41 @@ def eliminate(op: Builder, x: Value) -> Value:
     return repeat(op, number, [x], step)[0]
 
 
-def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """Return L and U in one, the order of rows, and 1 or -1: the sign of that order."""
-    number, numbers = _rows(op, x)
+class Factors(NamedTuple):
+    """Factors of matrices ``P @ L @ U``, of [..., m, n] with k = min(m, n).
+
+    Attributes:
+        lu: [..., m, n]: L below the diagonal, whose own diagonal is one, and U.
+        order: [..., m], int64: the rows of the matrices in the order that L @ U has them in.
+        pivots: [..., k], int64: the row that was exchanged with row i in step i.
+        sign: [...]: 1 or -1, the sign of the order.
+    """
+
+    lu: Value
+    order: Value
+    pivots: Value
+    sign: Value
+
+
+def factorize(op: Builder, x: Value) -> Factors:
+    """Return L and U of matrices, with the largest element of each column as its pivot."""
+    _, numbers = _rows(op, x)
+    columns = count(op, size(op, x, -1)).value
+    steps = size(op, x, -2).least(size(op, x, -1))
+    least = None if steps.known is None else int(steps.known)
+    step_numbers = count(op, steps).column().value
     shape = op.concat([op.slice(_shape(op, x), [0], [0], [-1]), op.constant([1], "int64")], 0)
     order = _like(op, numbers, shape, (*x.shape[:-1], 1))
     one = op.constant([[1.0]], x.dtype)
     sides = op.concat([op.slice(shape, [0], [0], [-2]), op.constant([1, 1], "int64")], 0)
     sign = _like(op, one, sides, (*x.shape[:-2], 1, 1))
 
+    rows = op.concat([op.slice(shape, [0], [0], [-2]), op.constant([1, 1], "int64")], 0)
+    pivots = op.mul(_like(op, op.constant([[0]], "int64"), rows, (*x.shape[:-2], 1, 1)),
+                    step_numbers)  # fmt: skip
+
     def step(at: Value, values: list[Value]) -> list[Value]:
-        matrix, before, parity = values
+        matrix, before, chosen, parity = values
         found, largest = _pivot(op, matrix, numbers, at)
         matrix = _permute_rows(op, matrix, found)
         before = _permute_rows(op, before, found)
@@ -138,14 +166,39 @@ def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
         safe = op.where(op.elementwise("Equal", pivot, 0.0), 1.0, pivot)
         factors = op.div(_column(op, matrix, at), safe)
         below = op.elementwise("Greater", numbers, at)
-        right = op.elementwise("Greater", op.transpose(numbers, [1, 0]), at)
+        right = op.elementwise("Greater", columns, at)
         both = op.elementwise("And", below, right)
         reduced = op.where(both, op.sub(matrix, op.mul(factors, row)), matrix)
-        here = op.elementwise("Equal", op.transpose(numbers, [1, 0]), at)
-        return [op.where(op.elementwise("And", below, here), factors, reduced), before, parity]
+        here = op.elementwise("And", below, op.elementwise("Equal", columns, at))
+        chosen = op.where(op.elementwise("Equal", step_numbers, at), largest, chosen)
+        return [op.where(here, factors, reduced), before, chosen, parity]
 
-    lu, order, sign = repeat(op, number, [x, order, sign], step)
-    return lu, op.squeeze(order, [-1]), op.squeeze(sign, [-2, -1])
+    lu, order, pivots, sign = repeat(op, steps.value, [x, order, pivots, sign], step)
+    pivots = replace(op.squeeze(pivots, [-1]), shape=(*x.shape[:-2], least))
+    return Factors(lu, op.squeeze(order, [-1]), pivots, op.squeeze(sign, [-2, -1]))
+
+
+def follow_pivots(op: Builder, matrices: Value, pivots: Value) -> Value:
+    """Return the order of rows, [..., m], that exchanges by pivots [..., k] lead to."""
+    _, numbers = _rows(op, matrices)
+    shape = op.concat([op.slice(_shape(op, matrices), [0], [0], [-1]), op.constant([1], "int64")],
+                      0)  # fmt: skip
+    order = _like(op, numbers, shape, (*matrices.shape[:-1], 1))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        other = op.unsqueeze(op.gather(pivots, op.unsqueeze(at, [0]), -1), [-1])
+        rows = op.where(op.elementwise("Equal", numbers, other), at, numbers)
+        rows = op.where(op.elementwise("Equal", numbers, at), other, rows)
+        return [_permute_rows(op, values[0], rows)]
+
+    steps = size(op, pivots, -1).value
+    return op.squeeze(repeat(op, steps, [order], step)[0], [-1])
+
+
+def permutation_matrix(op: Builder, order: Value, dtype: str) -> Value:
+    """Return P for which ``P @ x`` has row j of x as its row ``order[j]``."""
+    numbers = count(op, size(op, order, -1)).column().value
+    return op.cast(op.elementwise("Equal", numbers, op.unsqueeze(order, [-2])), dtype)
 
 
 def inverse(op: Builder, matrices: Value) -> Value:
@@ -173,22 +226,17 @@ def determinant(op: Builder, matrices: Value) -> Value:
     """Return the determinants of matrices."""
     if matrices.dtype != "float64":
         return op.emit("Det", matrices, dtype=matrices.dtype, shape=matrices.shape[:-2])
-    lu, _, sign = factorize(op, matrices)
-    return op.mul(op.reduce("ReduceProd", diagonal(op, lu), [-1]), sign)
+    lu = factorize(op, matrices)
+    return op.mul(op.reduce("ReduceProd", diagonal(op, lu.lu), [-1]), lu.sign)
 
 
 def log_determinant(op: Builder, matrices: Value) -> tuple[Value, Value]:
     """Return the signs of determinants, and the logarithms of their absolute values."""
-    lu, _, sign = lu_factors(op, matrices)
-    pivots = diagonal(op, lu)
-    sign = op.mul(op.reduce("ReduceProd", op.unary("Sign", pivots), [-1]), sign)
+    lu = factorize(op, as_matrices(op, matrices))
+    pivots = diagonal(op, lu.lu)
+    sign = op.mul(op.reduce("ReduceProd", op.unary("Sign", pivots), [-1]), lu.sign)
     total = op.reduce("ReduceSum", op.unary("Log", op.unary("Abs", pivots)), [-1])
     return op.cast(sign, matrices.dtype), op.cast(total, matrices.dtype)
-
-
-def lu_factors(op: Builder, matrices: Value) -> tuple[Value, Value, Value]:
-    """Return L and U in one, the order in which rows are taken, and the sign of that order."""
-    return factorize(op, as_matrices(op, matrices))
 
 
 # -- triangles -------------------------------------------------------------------------------------
@@ -288,14 +336,20 @@ def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Val
 
 # -- singular values -------------------------------------------------------------------------------
 
+TAYLOR = 18  # degree: of norms up to 1 the remainder is below 1e-17
 SWEEPS = 14  # over all pairs of columns; each about squares what is left
 
 
-def _singular_values(op: Builder, x: Value) -> Value:
-    """Return the singular values of matrices of float64, the largest first.
+def _orthogonalize(op: Builder, x: Value, rows: Value | None = None) -> Value:
+    """Rotate the columns of float64 matrices until those of the leading rows are orthogonal.
 
-    One-sided Jacobi: pairs of columns are turned until all are at right angles. Half of the columns
-    meet the other half at once, and then each but the first moves on one seat.
+    One-sided Jacobi: half of the columns are rotated with the other half at once, and then each but
+    the first moves on one position. Columns of zeros are added until their number is even.
+
+    Args:
+        op: Builder.
+        x: [..., m, n].
+        rows: How many rows lead, a vector of one; all by default.
     """
     columns, own = x.shape[-1], size(op, x, -1)
     if not isinstance(columns, int):
@@ -318,9 +372,10 @@ def _singular_values(op: Builder, x: Value) -> Value:
         dims = (*matrix.shape[:-1], None)
         left = op.emit("Slice", matrix, start, end, axis, dtype=matrix.dtype, shape=dims)
         right = op.emit("Slice", matrix, end, last, axis, dtype=matrix.dtype, shape=dims)
+        heads = [v if rows is None else _leading_rows(op, v, rows) for v in (left, right)]
         powers = [
-            op.reduce("ReduceSum", op.mul(a, b), [-2], keepdims=True)
-            for a, b in ((left, left), (right, right), (left, right))
+            op.reduce("ReduceSum", op.mul(heads[i], heads[j]), [-2], keepdims=True)
+            for i, j in ((0, 0), (1, 1), (0, 1))
         ]
         done = op.elementwise("Equal", powers[2], 0.0)
         both = op.mul(op.where(done, 1.0, powers[2]), 2.0)
@@ -338,9 +393,23 @@ def _singular_values(op: Builder, x: Value) -> Value:
         return [Value(moved.name, moved.dtype, matrix.shape, moved.stored)]
 
     rounds = (total - 1) * SWEEPS
-    found = repeat(op, rounds.value, [x], step)[0]
-    lengths = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(found, found), [-2]))
-    kept = size(op, x, -2).least(own)
+    return repeat(op, rounds.value, [x], step)[0]
+
+
+def _leading_rows(op: Builder, x: Value, rows: Value) -> Value:
+    start, axis = op.constant([0], "int64"), op.constant([x.rank - 2], "int64")
+    shape = (*x.shape[:-2], None, x.shape[-1])
+    return op.emit("Slice", x, start, rows, axis, dtype=x.dtype, shape=shape)
+
+
+def _column_norms(op: Builder, x: Value) -> Value:
+    return op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2]))
+
+
+def _singular_values(op: Builder, x: Value) -> Value:
+    """Return the singular values of matrices of float64, the largest first."""
+    lengths = _column_norms(op, _orthogonalize(op, x))
+    kept = size(op, x, -2).least(size(op, x, -1))
     last_size = None if kept.known is None else int(kept.known)
     shape = (*x.shape[:-2], last_size)
     values, _ = op.node(
@@ -353,6 +422,60 @@ def _singular_values(op: Builder, x: Value) -> Value:
 def singular_values(op: Builder, matrices: Value) -> Value:
     """Return the singular values of matrices, the largest first."""
     found = _singular_values(op, op.plain(op.cast(as_matrices(op, matrices), "float64")))
+    return op.cast(found, matrices.dtype)
+
+
+def pseudo_inverse(op: Builder, matrices: Value, atol: Value, rtol: Value) -> Value:
+    """Return the Moore-Penrose inverses of matrices [..., m, n], as [..., n, m].
+
+    Args:
+        op: Builder.
+        matrices: The matrices.
+        atol: Float64: singular values up to this are taken to be zero,
+        rtol: Float64: and those up to this share of the largest.
+    """
+    x = op.plain(op.cast(as_matrices(op, matrices), "float64"))
+    square = op.matmul(transpose(op, x), x)
+    identity = op.where(_identity(op, _rows(op, square)[1]), 1.0, op.mul(square, 0.0))
+    rows = op.size(x, x.rank - 2)
+    # The leading rows become U @ S, those below V.
+    both = _orthogonalize(op, op.concat([x, identity], -2), rows)
+    left = _leading_rows(op, both, rows)
+    right = op.emit("Slice", both, rows, op.constant([1 << 62], "int64"),
+                    op.constant([x.rank - 2], "int64"), dtype=x.dtype,
+                    shape=(*x.shape[:-2], x.shape[-1], both.shape[-1]))  # fmt: skip
+    values = op.unsqueeze(_column_norms(op, left), [-2])
+    large = op.elementwise("Greater", values, singular_cutoff(op, values, atol, rtol))
+    power = op.where(large, op.mul(values, values), 1.0)
+    scaled = op.div(op.where(large, right, 0.0), power)
+    return op.cast(op.matmul(scaled, transpose(op, left)), matrices.dtype)
+
+
+def singular_cutoff(op: Builder, values: Value, atol: Value, rtol: Value) -> Value:
+    """Return the bound up to which singular values along the last axis are taken to be zero."""
+    largest = op.reduce("ReduceMax", values, [-1], keepdims=True)
+    return op.elementwise("Max", atol, op.mul(rtol, largest))
+
+
+def exponential(op: Builder, matrices: Value) -> Value:
+    """Return the exponentials of square matrices, by scaling, a Taylor polynomial and squaring."""
+    x = op.plain(as_matrices(op, matrices))
+    norm = op.reduce("ReduceMax", op.reduce("ReduceSum", op.unary("Abs", x), [-2]), [-1],
+                     keepdims=True)  # fmt: skip
+    norm = op.reduce("ReduceMax", op.elementwise("Max", norm, 1.0), list(range(norm.rank)))
+    halvings = op.unary("Ceil", op.div(op.unary("Log", norm), log(2)))
+    x = op.div(x, op.elementwise("Pow", op.constant(2.0, x.dtype), halvings))
+    identity = identity_like(op, x)
+    total = identity
+    for degree in reversed(range(1, TAYLOR + 1)):
+        total = op.add(identity, op.div(op.matmul(x, total), float(degree)))
+
+    def square(at: Value, values: list[Value]) -> list[Value]:
+        del at
+        return [replace(op.matmul(values[0], values[0]), shape=x.shape)]
+
+    found = repeat(op, op.cast(halvings, "int64"), [op.plain(replace(total, shape=x.shape))],
+                   square)[0]  # fmt: skip
     return op.cast(found, matrices.dtype)
 
 

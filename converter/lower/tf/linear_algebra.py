@@ -40,7 +40,7 @@ def log_matrix_determinant(op: Context, input: Value, /) -> list[Value]:
 def lu(op: Context, input: Value, /, *, node: Node) -> list[Value]:
     """L and U in one, and the order in which rows are taken."""
     kind = node.attribute("output_idx_type", "int32")
-    found, order, _ = linalg.lu_factors(op, input)
+    found, order, *_ = linalg.factorize(op, linalg.as_matrices(op, input))
     return [op.cast(found, input.dtype), op.cast(order, kind)]
 
 

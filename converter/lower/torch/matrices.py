@@ -215,20 +215,32 @@ def solve(op: Context, A: Value, B: Value, left: bool = True) -> Value:  # noqa:
     return solve_ex(op, A, B, left)[0]
 
 
-@aten("linalg_solve_ex", "_linalg_solve_ex")
+@aten("linalg_solve_ex")
 def solve_ex(
     op: Context, A: Value, B: Value, left: bool = True, check_errors: bool = False,  # noqa: N803
 ) -> list[Value]:  # fmt: skip
-    """What matrices have to be multiplied by to be others."""
+    """The x for which `A @ x`, or `x @ A`, is B; and 0, for success."""
     del check_errors
+    success = op.filled(op.named(A).shape[:-2], 0, "int32")
     if not left:
-        raise Unsupported("a solution for what stands to the left")
+        across = (linalg.transpose(op, x) for x in (A, B))
+        return [linalg.transpose(op, linalg.solve(op, *across)), success]
     is_vector = B.rank == 1 or (A.rank == B.rank + 1 and A.shape[:-1] == B.shape)
     right = op.unsqueeze(B, [-1]) if is_vector else B
     if A.rank != right.rank:
         raise Unsupported("a solution for matrices that are broadcast")
     made = linalg.solve(op, A, right)
-    return [op.squeeze(made, [-1]) if is_vector else made]
+    return [op.squeeze(made, [-1]) if is_vector else made, success]
+
+
+@aten("_linalg_solve_ex")
+def solve_and_factors(
+    op: Context, A: Value, B: Value, left: bool = True, check_errors: bool = False,  # noqa: N803
+) -> list[Value | Unsupported]:  # fmt: skip
+    """The x for which `A @ x` is B; factors that only gradients need; and 0, for success."""
+    found, success = solve_ex(op, A, B, left, check_errors)
+    factors = Unsupported("factors that only gradients need")
+    return [found, factors, factors, success]
 
 
 @aten("linalg_slogdet", "slogdet")
@@ -289,11 +301,13 @@ def solve_triangular(
     unitriangular: bool = False,
 ) -> Value:  # fmt: skip
     """The x for which triangular matrices @ x are others."""
+    matrix = self
     if unitriangular:
-        raise Unsupported("triangles whose diagonals are taken as ones")
+        ones = op.cast(linalg.identity_like(op, self), "bool")
+        matrix = op.where(ones, 1.0, self)
     if left:
-        return linalg.solve_triangular(op, self, B, lower=not upper)
-    across = [linalg.transpose(op, x) for x in (self, B)]
+        return linalg.solve_triangular(op, matrix, B, lower=not upper)
+    across = [linalg.transpose(op, x) for x in (matrix, B)]
     return linalg.transpose(op, linalg.solve_triangular(op, *across, lower=upper))
 
 

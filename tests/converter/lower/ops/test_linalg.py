@@ -77,14 +77,25 @@ def test_qr_gives_orthogonal_columns_and_a_triangle(shape, full, is_symbolic):
     np.testing.assert_allclose(r, np.triu(r), atol=1e-9)
 
 
-@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
-def test_lu_factors_multiply_to_the_rows_in_their_order(shape):
-    x = square(shape, "float64")
-    both, order, sign = op_by_hand.compute(linalg.lu_factors, x, is_symbolic=True)
-    lower = np.tril(both, -1) + np.eye(shape[-1])
-    rows = np.take_along_axis(x, order[..., None].astype("int64"), -2)
-    np.testing.assert_allclose(lower @ np.triu(both), rows, atol=1e-9)
-    np.testing.assert_allclose(sign * np.prod(both.diagonal(0, -2, -1), -1), np.linalg.det(x))
+@pytest.mark.parametrize("is_symbolic", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES[1:], (5, 3), (2, 3, 6), (0, 2)], ids=str)
+def test_lu_factors_multiply_to_the_rows_in_their_order(shape, is_symbolic):
+    x = RNG.normal(size=shape)
+    both, order, pivots, sign = op_by_hand.compute(
+        lambda op, x: tuple(linalg.factorize(op, x)), x, is_symbolic=is_symbolic
+    )
+    least = min(shape[-2:])
+    lower = np.tril(both, -1)[..., :least] + np.eye(shape[-2], least)
+    rows = np.take_along_axis(x, order[..., None], -2)
+    np.testing.assert_allclose(lower @ np.triu(both)[..., :least, :], rows, atol=1e-9)
+    if shape[-1] == shape[-2]:
+        np.testing.assert_allclose(sign * np.prod(both.diagonal(0, -2, -1), -1), np.linalg.det(x))
+    assert pivots.shape == (*shape[:-2], least)
+    for matrix in np.ndindex(*shape[:-2]):
+        exchanged = np.arange(shape[-2])
+        for i, j in enumerate(pivots[matrix]):
+            exchanged[[i, j]] = exchanged[[j, i]]
+        np.testing.assert_array_equal(exchanged, order[matrix])
 
 
 def test_a_singular_matrix_has_no_determinant():
@@ -92,3 +103,24 @@ def test_a_singular_matrix_has_no_determinant():
     op_by_hand.check(linalg.determinant, lambda x: np.float64(0), x)
     sign, logarithm = op_by_hand.compute(linalg.log_determinant, x)
     assert (sign, logarithm) == (0, -np.inf)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (5, 3), (2, 3, 6), (4, 1)], ids=str)
+def test_pseudo_inverses_are_numpys(shape):
+    x = RNG.normal(size=shape)
+    x[..., 0] = x[..., -1] if shape[-1] > 2 else x[..., 0]  # of less than full rank
+
+    def function(op, x):
+        return linalg.pseudo_inverse(op, x, op.constant(0.0, "float64"),
+                                     op.constant(1e-10, "float64"))  # fmt: skip
+
+    op_by_hand.check(function, lambda x: np.linalg.pinv(x, rcond=1e-10), x, tolerance=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exponentials_are_scipys(dtype, scale):
+    from scipy.linalg import expm
+
+    x = (scale * RNG.normal(size=(2, 4, 4))).astype(dtype)
+    op_by_hand.check(linalg.exponential, expm, x, tolerance=2e-3 if dtype == "float32" else 1e-8)
