@@ -1,6 +1,7 @@
 """Order: sorted elements, the largest, quantiles, places in sorted sequences, what is distinct."""
 
 from collections.abc import Sequence
+from math import inf, nan
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Shape
@@ -8,12 +9,17 @@ from converter.lower.known_values import Numbers, size, whole
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+           "float64": 1.7976931348623157e308}  # fmt: skip
+
 
 def top_k(
     op: Builder, x: Value, axis: int, count: Dim, vector: Value, *,
-    largest: bool = True, in_order: bool = True,
+    largest: bool = True, in_order: bool = True, is_nan_largest: bool = False,
 ) -> tuple[Value, Value]:  # fmt: skip
     """Return the first elements along an axis in order, and their indices (int64).
+
+    onnxruntime's order of elements is none where any is NaN, and so is TensorFlow's.
 
     Args:
         op: Builder.
@@ -23,8 +29,16 @@ def top_k(
         vector: The same as a vector of one element.
         largest: Whether the order is descending.
         in_order: Whether the result must be in order.
+        is_nan_largest: Whether NaN is larger than infinity, as in torch.
     """
     axis = x.axis(axis)
+    if is_nan_largest and x.is_float:
+        largest_finite = op.constant(LARGEST[x.dtype], x.dtype)
+        finite = op.elementwise("Min", x, largest_finite)
+        keys = op.where(op.unary("IsNaN", x), op.constant(inf, x.dtype), finite)
+        _, indices = top_k(op, keys, axis, count, vector, largest=largest, in_order=in_order)
+        x, at = op.plain(x), op.plain(indices)
+        return op.emit("GatherElements", x, at, dtype=x.dtype, shape=at.shape, axis=axis), indices
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     how = {"axis": x.stored.index(axis), "largest": int(largest), "sorted": int(in_order)}
     values, indices = op.node(
@@ -46,7 +60,7 @@ def quantile(
 
     Args:
         op: Builder.
-        x: Floating point numbers; NaN stands behind all others.
+        x: Floating point numbers; where any is NaN, the result is.
         shares: Between 0 and 1: a scalar, or a vector whose axis comes first in the result.
         axes: In ascending order.
         method: Between two elements: linear, lower, higher, nearest or midpoint.
@@ -82,6 +96,9 @@ def quantile(
         found = take({"lower": low, "higher": high, "nearest": nearest}[method])
     else:
         raise Unsupported(f"method {method!r}")
+    is_nan = op.reduce("ReduceMax", op.cast(op.unary("IsNaN", line), "int32"), [-1], keepdims=True)
+    is_nan = is_nan if shares.rank else op.squeeze(is_nan, [-1])
+    found = op.where(op.cast(is_nan, "bool"), op.constant(nan, x.dtype), found)
     if keepdims:
         found = op.unsqueeze(found, list(axes))  # before the shares' own axis is moved to the front
     return op.transpose(found, [found.rank - 1, *range(found.rank - 1)]) if shares.rank else found

@@ -3,19 +3,17 @@
 Spec: https://www.tensorflow.org/api_docs/python/tf/math
 """
 
+from collections.abc import Callable
 from math import sqrt
 
+from converter.lower.builder import Builder
 from converter.lower.ops import bessel, special
-from converter.lower.table import Handler
+from converter.lower.table import Handler, Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
 
 FUNCTIONS: dict[str, Handler] = {
-    "BesselI0": bessel.i0, "BesselI0e": bessel.i0e, "BesselI1": bessel.i1,
-    "BesselI1e": bessel.i1e, "BesselJ0": bessel.j0, "BesselJ1": bessel.j1,
-    "BesselK0": bessel.k0, "BesselK0e": bessel.k0e, "BesselK1": bessel.k1,
-    "BesselK1e": bessel.k1e, "BesselY0": bessel.y0, "BesselY1": bessel.y1,
     "Betainc": special.betainc, "Digamma": special.digamma, "Erfc": special.erfc,
     "Expm1": special.expm1, "Igamma": special.igamma, "Igammac": special.igammac,
     "Lgamma": special.lgamma, "Log1p": special.log1p, "Ndtri": special.ndtri,
@@ -23,6 +21,20 @@ FUNCTIONS: dict[str, Handler] = {
 }  # fmt: skip
 for _name, _function in FUNCTIONS.items():
     tf_op(_name)(_function)
+
+
+BESSEL = (
+    bessel.i0, bessel.i0e, bessel.i1, bessel.i1e, bessel.j0, bessel.j1, bessel.k0, bessel.k0e,
+    bessel.k1, bessel.k1e, bessel.y0, bessel.y1,
+)  # fmt: skip
+
+
+@tf_op(*(Variant(f"Bessel{f.__name__.capitalize()}", f.__doc__, function=f) for f in BESSEL))
+def bessel_function(
+    op: Context, x: Value, /, *, function: Callable[[Builder, Value], Value]
+) -> Value:
+    """A Bessel function of each element."""
+    return function(op, x)
 
 
 @tf_op("Erfinv")

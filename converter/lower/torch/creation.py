@@ -257,7 +257,10 @@ def shape_as_tensor(op: Context, self: Value) -> Value:
 def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
     """A one at each number's place, and zeros."""
     if isinstance(num_classes, int) and num_classes < 0:
-        raise Unsupported("as many classes as the input has")
+        most = op.reduce("ReduceMax", self, list(range(self.rank)))
+        classes = op.emit("Range", op.constant(0, "int64"), op.add(most, 1),
+                          op.constant(1, "int64"), dtype="int64", shape=(None,))  # fmt: skip
+        return op.cast(index.one_hot(op, self, op.named(classes)), "int64")
     return op.cast(index.one_hot(op, self, op.range(num_classes)), "int64")
 
 

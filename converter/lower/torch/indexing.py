@@ -9,6 +9,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops.index import take_along_axis
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int
 from converter.lower.torch.slicing import select
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
@@ -31,6 +32,13 @@ def nonzero_of(op: Context, x: Value) -> Value:
 def nonzero(op: Context, self: Value) -> Value:
     """The places of what is not zero."""
     return nonzero_of(op, self)
+
+
+@aten("nonzero_static")
+def nonzero_static(op: Context, self: Value, size: Int, fill_value: int = -1) -> Value:
+    """Indices of the first elements that are not zero; fill values where these are fewer."""
+    rest = op.filled((size, self.rank), fill_value, "int64")
+    return op.cut(op.concat([op.plain(nonzero_of(op, self)), rest], 0), 0, 0, size)
 
 
 @aten("nonzero_numpy")
@@ -59,7 +67,7 @@ def argwhere(op: Context, self: Value) -> Value:
 @aten("masked_select")
 def masked_select(op: Context, self: Value, mask: Value) -> Value:
     """What a mask lets through, in one axis."""
-    shape = broadcast(op.named(self).shape, op.named(mask).shape)
+    shape = broadcast(op.named(self).shape, op.named(mask).shape) or (1,)
     x, held = op.expand(self, shape), op.expand(op.cast(mask, "bool"), shape)
     places = nonzero_of(op, held)
     return op.emit("GatherND", x, places, dtype=x.dtype, shape=places.shape[:1])

@@ -225,7 +225,12 @@ def _expand_ellipses(text: str, tensors: Tensors) -> tuple[list[str], str]:
 def tensordot(
     op: Context, self: Value, other: Value, dims_self: Sequence[int], dims_other: Sequence[int]
 ) -> Value:
-    """The sum of products along axes of both."""
+    """The sum of products along axes of both; an axis of one element is broadcast."""
+    for a, b in zip(dims_self, dims_other, strict=True):
+        if self.shape[a] == 1 != other.shape[b]:
+            other = op.reduce("ReduceSum", other, [b], keepdims=True)
+        elif other.shape[b] == 1 != self.shape[a]:
+            self = op.reduce("ReduceSum", self, [a], keepdims=True)
     first = list(ascii_lowercase[: self.rank])
     second = list(ascii_uppercase[: other.rank])
     for a, b in zip(dims_self, dims_other, strict=True):

@@ -3,6 +3,10 @@
 Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """
 
+import itertools
+
+import numpy as np
+
 from converter.lower import dims
 from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
@@ -77,6 +81,17 @@ def cartesian_prod(op: Context, tensors: Tensors) -> Value:
         wide = op.reshape(v, (1,) * i + v.shape + (1,) * (len(vectors) - i - 1))
         columns.append(op.reshape(op.expand(wide, shape), (dims.product(shape), 1)))
     return op.concat(columns, 1)
+
+
+@aten("combinations")
+def combinations(op: Context, self: Value, r: int = 2, with_replacement: bool = False) -> Value:
+    """All combinations of r elements of a vector, as rows."""
+    count = self.shape[0]
+    if not isinstance(count, int):
+        raise Unsupported("combinations of as many elements as the inputs have")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array(list(choose(range(count), r)), "int64").reshape(-1, r)
+    return op.gather(self, op.constant(rows))
 
 
 @aten("cross", "linalg_cross")

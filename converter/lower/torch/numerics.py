@@ -17,7 +17,7 @@ from converter.lower.torch.arithmetic import div, mul
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import product
 from converter.lower.torch.matrices import inverse, svdvals
-from converter.lower.torch.ordering import cumprod, cumsum, sort
+from converter.lower.torch.ordering import cumprod, cumsum
 from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.promotion import DEFAULT, floating, kind, result_type, together
 from converter.lower.torch.reductions import Axes, amax, amin, axes_of, norm_of, total
@@ -256,22 +256,6 @@ def pdist(op: Context, self: Value, p: float = 2.0) -> Value:
     return norm_of(
         op, op.sub(op.gather(self, first), op.gather(self, second)), p, [-1], keepdim=False
     )
-
-
-@aten("nanmedian")
-def nanmedian(op: Context, self: Value) -> Value:
-    """The middle element of all that are numbers, of two the smaller one."""
-    if kind(self.dtype) != 2:
-        raise Unsupported(f"medians of {self.dtype}")
-    x = op.named(self)
-    x = op.reshape(x, (dims.product(x.shape),))
-    is_none = op.unary("IsNaN", x)
-    last = op.constant(math.inf, x.dtype)
-    ordered = sort(op, op.where(is_none, last, x))[0]
-    count = total(op, op.unary("Not", is_none))
-    middle = op.div(op.sub(op.elementwise("Max", count, op.constant(1, "int64")), 1), 2)
-    lacks = op.elementwise("Equal", count, op.constant(0, "int64"))
-    return op.where(lacks, math.nan, op.gather(ordered, middle))
 
 
 @aten("mode")

@@ -10,6 +10,7 @@ from converter.lower.known_values import real
 from converter.lower.ops import sort as ordered
 from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.ops.elementwise import logaddexp
+from converter.lower.ops.reduce import index_of_extreme, some
 from converter.lower.ops.scatter import scatter_elements
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Scalar, integer
@@ -22,10 +23,14 @@ from converter.lower.values import Value
 def _top(op: Context, x: Value, k: Int, dim: int, *, largest: bool, in_order: bool) -> list[Value]:
     if x.rank == 0:
         return [x, op.constant(0, "int64")]
+    vector = op.vector([k])
     found = ordered.top_k(
-        op, op.outer(x), dim, k, op.vector([k]), largest=largest, in_order=in_order
+        op, op.outer(x), dim, k, vector, largest=largest, in_order=in_order, is_nan_largest=True
     )
     return [*found]
+
+
+NEAREST = {"lower": "Floor", "higher": "Ceil", "nearest": "Round"}  # without interpolation
 
 
 @aten("topk")
@@ -91,9 +96,16 @@ def _last(op: Context, x: Value, dim: int, count: Dim, *, keepdim: bool) -> Valu
 
 @aten("median.dim")
 def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    """The middle element, of two the smaller one, and where it is."""
+    """The lower median along an axis and its index; the first NaN where there is any."""
     n = op.axis_of(self, dim) if self.rank else 1
-    return kthvalue(op, self, integer(op.floordiv(dims.add(n, 1), 2)), dim, keepdim)
+    found = kthvalue(op, self, integer(op.floordiv(dims.add(n, 1), 2)), dim, keepdim)
+    if kind(self.dtype) != 2 or not self.rank:
+        return found
+    is_nan = op.cast(op.unary("IsNaN", op.named(self)), "int32")
+    first = index_of_extreme(op, "ArgMax", is_nan, self.axis(dim), keepdims=keepdim)
+    some = op.reduce("ReduceMax", is_nan, [self.axis(dim)], keepdims=keepdim)
+    some = op.cast(some, "bool")
+    return [op.where(some, math.nan, found[0]), op.where(some, first, found[1])]
 
 
 @aten("median")
@@ -103,18 +115,100 @@ def median(op: Context, self: Value) -> Value:
     return median_dim(op, op.reshape(x, (dims.product(x.shape),)), 0)[0]
 
 
+@aten("nanmedian.dim")
+def nanmedian_along(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    """The lower median of the elements along an axis that are not NaN, and its index."""
+    if kind(self.dtype) != 2:
+        raise Unsupported(f"medians of {self.dtype}")
+    if self.rank == 0:
+        return [self, op.constant(0, "int64")]
+    axis = self.axis(dim)
+    x = op.named(self)
+    is_nan = op.unary("IsNaN", x)
+    rising = ordered.sort(op, op.where(is_nan, op.constant(math.inf, x.dtype), x), axis)
+    count = op.reduce("ReduceSum", op.cast(op.unary("Not", is_nan), "int64"), [axis], keepdims=True)
+    most = op.elementwise("Max", count, op.constant(1, "int64"))
+    middle = op.div(op.sub(most, 1), 2)
+    shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+    values, indices = (
+        op.emit("GatherElements", v, middle, dtype=v.dtype, shape=shape, axis=axis) for v in rising
+    )
+    values = op.where(op.elementwise("Equal", count, op.constant(0, "int64")), math.nan, values)
+    return [v if keepdim else op.squeeze(v, [axis]) for v in (values, indices)]
+
+
+@aten("nanmedian")
+def nanmedian(op: Context, self: Value) -> Value:
+    """The middle element of all that are numbers, of two the smaller one."""
+    if kind(self.dtype) != 2:
+        raise Unsupported(f"medians of {self.dtype}")
+    x = op.named(self)
+    x = op.reshape(x, (dims.product(x.shape),))
+    is_none = op.unary("IsNaN", x)
+    last = op.constant(math.inf, x.dtype)
+    rising = ordered.sort(op, op.where(is_none, last, x), 0)[0]
+    count = op.reduce("ReduceSum", op.cast(op.unary("Not", is_none), "int64"), [0])
+    middle = op.div(op.sub(op.elementwise("Max", count, op.constant(1, "int64")), 1), 2)
+    lacks = op.elementwise("Equal", count, op.constant(0, "int64"))
+    return op.where(lacks, math.nan, op.gather(rising, middle))
+
+
 @aten("quantile", "quantile.scalar")
 def quantile(
     op: Context, self: Value, q: Value | float, dim: int | None = None, keepdim: bool = False,
     interpolation: str = "linear",
 ) -> Value:  # fmt: skip
-    """Numbers below which are these shares of the elements."""
+    """Quantiles of the elements; NaN where any element is NaN."""
     shares = real(op, q, "float64")
     x = op.named(self)
     axes = list(range(x.rank)) if dim is None else [x.axis(dim)] if x.rank else []
     if not axes:
         x, axes = op.reshape(x, (1,)), [0]
     return ordered.quantile(op, x, shares, axes, method=interpolation, keepdims=keepdim)
+
+
+@aten("nanquantile", "nanquantile.scalar")
+def nanquantile(
+    op: Context, self: Value, q: Value | float, dim: int | None = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Value:  # fmt: skip
+    """Quantiles of the elements that are not NaN."""
+    x = op.named(self)
+    axes = list(range(x.rank)) if dim is None else [x.axis(dim)] if x.rank else []
+    kept = [i for i in range(x.rank) if i not in axes]
+    line = op.plain(op.transpose(x, [*kept, *axes]))
+    if len(axes) != 1:
+        line = op.reshape(
+            line, (*(x.shape[i] for i in kept), dims.product([x.shape[i] for i in axes]))
+        )
+    is_nan = op.unary("IsNaN", line)
+    rising = ordered.sort(op, op.where(is_nan, op.constant(math.inf, x.dtype), line), -1)[0]
+    present = op.cast(op.unary("Not", is_nan), "float64")
+    count = op.reduce("ReduceSum", present, [-1], keepdims=True)
+    last = op.elementwise("Max", op.sub(count, 1.0), 0.0)
+    shares = op.cast(q, "float64") if isinstance(q, Value) else op.constant(q, "float64")
+    is_vector = shares.rank == 1
+    exact = op.mul(last, shares if is_vector else op.unsqueeze(shares, [0]))
+
+    def take(op_type: str) -> Value:
+        at = op.plain(op.cast(op.unary(op_type, exact), "int64"))
+        axis = line.rank - 1
+        return op.emit("GatherElements", rising, at, dtype=x.dtype, shape=exact.shape, axis=axis)
+
+    if interpolation in NEAREST:
+        found = take(NEAREST[interpolation])
+    else:
+        low, high = take("Floor"), take("Ceil")
+        share = op.cast(op.sub(exact, op.unary("Floor", exact)), x.dtype)
+        share = op.constant(0.5, x.dtype) if interpolation == "midpoint" else share
+        is_same = op.elementwise("Equal", low, high)  # also both infinite
+        found = op.where(is_same, low, op.add(low, op.mul(op.sub(high, low), share)))
+    found = op.where(op.elementwise("Equal", count, 0.0), math.nan, found)
+    if not is_vector:
+        found = op.squeeze(found, [-1])
+        return op.unsqueeze(found, axes) if keepdim else found
+    found = op.transpose(found, [found.rank - 1, *range(found.rank - 1)])
+    return op.unsqueeze(found, [i + 1 for i in axes]) if keepdim else found
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -221,7 +315,9 @@ def searchsorted(
 ) -> Value:  # fmt: skip
     """Where numbers would stand among sorted ones."""
     if sorter is not None:
-        raise Unsupported("a sequence that is sorted by another")
+        sorted_sequence = op.emit("GatherElements", sorted_sequence, sorter,
+                                  dtype=sorted_sequence.dtype, shape=sorted_sequence.shape,
+                                  axis=sorted_sequence.rank - 1)  # fmt: skip
     if side is not None:
         right = side == "right"
     return _below(op, self, sorted_sequence, out_int32=out_int32, right=right)
@@ -252,25 +348,28 @@ def unique_consecutive(
     op: Context, self: Value, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Elements that differ from the one before them, which one each belongs to, and how often."""
+    """The first element or slice of each run of equal ones, the run of each, and the lengths."""
     del return_inverse, return_counts
-    if dim is not None and self.rank != 1:
-        raise Unsupported("runs of slices")
     x = op.named(self)
-    count = dims.product(x.shape)
-    flat = op.reshape(x, (count,))
-    ends = [op.slice(flat, [0], [0], [-1]), op.slice(flat, [0], [1], [1 << 62])]
+    axis = 0 if dim is None else x.axis(dim)
+    line = op.reshape(x, (dims.product(x.shape),)) if dim is None else op.plain(x)
+    count = line.shape[axis]
+    ends = [op.slice(line, [axis], [0], [-1]), op.slice(line, [axis], [1], [1 << 62])]
     differs = op.unary("Not", op.elementwise("Equal", *ends))
+    if line.rank > 1:
+        differs = some(op, differs, [i for i in range(line.rank) if i != axis])
     begins = op.concat([op.constant([True]), differs], 0)
-    kept = op.emit("Compress", flat, begins, dtype=x.dtype, shape=(None,), axis=0)
+    shape = (*line.shape[:axis], None, *line.shape[axis + 1 :])
+    kept = op.emit("Compress", line, begins, dtype=x.dtype, shape=shape, axis=axis)
     steps = op.cast(begins, "int64")
     group = op.sub(cumsum(op, steps, 0), 1)
-    total = op.size(kept, 0)
-    zeros = op.emit("Expand", op.constant([0], "int64"), total, dtype="int64", shape=kept.shape)
-    ones = op.emit("Expand", op.constant([1], "int64"), op.size(flat, 0), dtype="int64",
+    total = op.size(kept, axis)
+    zeros = op.emit("Expand", op.constant([0], "int64"), total, dtype="int64", shape=(None,))
+    ones = op.emit("Expand", op.constant([1], "int64"), op.size(line, axis), dtype="int64",
                    shape=(count,))  # fmt: skip
     counts = scatter_elements(op, zeros, 0, group, ones, "add")
-    return [op.named(kept), op.reshape(op.shaped(group, (count,)), x.shape), counts]
+    group = op.shaped(group, (count,))
+    return [op.named(kept), op.reshape(group, x.shape) if dim is None else group, counts]
 
 
 @aten("bincount")
@@ -286,6 +385,18 @@ def bincount(op: Context, self: Value, weights: Value | None = None, minlength: 
                     shape=self.shape) if weights is None else op.cast(weights, dtype)  # fmt: skip
     made = scatter_elements(op, zeros, 0, op.cast(self, "int64"), given, "add")
     return op.named(made)
+
+
+@aten("unique_dim")
+def unique_dim(
+    op: Context, self: Value, dim: int, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> list[Value]:  # fmt: skip
+    """Distinct slices along an axis, which of them each slice is, and how often they occur."""
+    del sorted, return_inverse, return_counts
+    x = op.named(self)
+    found, which, many = ordered.find_unique(op, x, x.axis(dim), in_order=True)
+    return [op.named(found), op.named(which), many]
 
 
 @aten("_unique2")

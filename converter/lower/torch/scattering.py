@@ -1,11 +1,12 @@
 """Elements put at their places."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, nan
 
 import numpy as np
 
 from converter.lower import dims
+from converter.lower.ops.cumulative import cumulative_sum
 from converter.lower.ops.scatter import scatter_elements, scatter_nd
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
@@ -25,6 +26,11 @@ REDUCTIONS = {
     "add": "add",
     "multiply": "mul",
 }
+SEGMENTS = {  # a reduction, and its result for nothing
+    "sum": ("ReduceSum", 0.0), "mean": ("ReduceSum", 0.0), "prod": ("ReduceProd", 1.0),
+    "max": ("ReduceMax", -inf), "min": ("ReduceMin", inf),
+}  # fmt: skip
+SEGMENT_JOINS = {"ReduceSum": "Add", "ReduceProd": "Mul", "ReduceMax": "Max", "ReduceMin": "Min"}
 
 
 @aten("copy")
@@ -102,6 +108,62 @@ def _put(
 def _axis(x: Value, dim: int) -> int:
     """Return an axis; a tensor without axes is taken as one of one element."""
     return x.axis(dim) if x.rank else 0
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(
+    op: Context, self: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    """The tensor, with the elements of a diagonal replaced."""
+    x = op.named(self)
+    last = [x.axis(dim1), x.axis(dim2)]
+    order = [*(i for i in range(x.rank) if i not in last), *last]
+    x = x.transposed(order)
+    rows, columns = (op.range(n) for n in x.shape[-2:])
+    is_there = op.elementwise("Equal", op.add(op.unsqueeze(rows, [1]), offset), columns)
+    # Element k of the diagonal is in row k, or for a negative offset in column k.
+    index = op.unsqueeze(rows, [1]) if offset >= 0 else op.unsqueeze(columns, [0])
+    index = op.where(is_there, index, op.constant(0, "int64"))
+    placed = op.gather(op.cast(src, x.dtype), index, -1)
+    return op.where(is_there, placed, x).transposed(inverse(order))
+
+
+@aten("segment_reduce")
+def segment_reduce(
+    op: Context, data: Value, reduce: str, lengths: Value | None = None,
+    indices: Value | None = None, offsets: Value | None = None, axis: int = 0,
+    unsafe: bool = False, initial: Scalar | None = None,
+) -> Value:  # fmt: skip
+    """The sum, mean, product or extreme of each of the segments that lie one behind another."""
+    del unsafe
+    bounds = lengths if offsets is None else offsets
+    if bounds is None or indices is not None or axis != 0 or bounds.rank != 1:
+        raise Unsupported("segments other than by a vector of lengths or offsets, along axis 0")
+    bounds = op.cast(bounds, "int64")
+    if offsets is None:
+        ends = cumulative_sum(op, bounds, 0)
+        starts = op.sub(ends, bounds)
+    else:
+        starts, ends = op.slice(bounds, [0], [0], [-1]), op.slice(bounds, [0], [1], [END])
+    x = op.named(data)
+    at = op.range(x.shape[0])
+    inside = op.elementwise(
+        "And",
+        op.elementwise("GreaterOrEqual", at, op.unsqueeze(starts, [1])),
+        op.elementwise("Less", at, op.unsqueeze(ends, [1])),
+    )
+    op_type, neutral = SEGMENTS[reduce]
+    held = op.unsqueeze(inside, list(range(2, x.rank + 1)))
+    wide = op.where(held, op.unsqueeze(x, [0]), op.constant(neutral, x.dtype))
+    found = op.reduce(op_type, wide, [1])
+    first = op.constant(neutral, x.dtype) if initial is None else op.scalar(initial, x.dtype)
+    found = op.elementwise(SEGMENT_JOINS[op_type], found, first)
+    if reduce != "mean":
+        return found
+    count = op.reduce("ReduceSum", op.cast(held, x.dtype), [1])
+    some = op.elementwise("Greater", count, 0.0)
+    empty = op.constant(nan, x.dtype) if initial is None else first
+    return op.where(some, op.div(found, count), empty)
 
 
 @aten("index_copy")

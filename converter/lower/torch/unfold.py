@@ -31,7 +31,7 @@ def unfold(op: Context, self: Value, dimension: int, size: int, step: int) -> Va
     """Windows of an axis, along a new last axis."""
     x = op.named(self)
     if x.rank == 0:
-        raise Unsupported("windows of a scalar")
+        return op.unsqueeze(x, [0])
     axis = x.axis(dimension)
     count = windows(op, x.shape[axis], size, step, 1, 0)
     made = op.gather(op.outer(x), _places(op, count, size, step), axis)

@@ -58,14 +58,20 @@ CALLS = [
         matrix_power(x0, 0)|renorm(x0, 2., 0, 1.)|pdist(x0)|nuclear_norm(x0)|swapaxes(x0, 0, -1)
         trapezoid(x0, dim=-2)|trapz(x0)|vander(torch.select(x0, 0, 0))|histc(x0, 5)|isreal(x0)
         linalg_matrix_norm(x0, 1)|linalg_norm(x0, -1.)|linalg_vander(x0)
-        corrcoef(torch.select(x0, 0, 1))"""),
+        corrcoef(torch.select(x0, 0, 1))|combinations(torch.select(x0, 0, 1), 3)
+        combinations(torch.select(x0, 0, 1), 2, True)|linalg_lstsq(x0, x0)[0]|_lu_with_info(x0)[0]
+        _lu_with_info(x0)[1]|linalg_matrix_rank(x0, torch.tensor(1.))
+        linalg_matrix_rank(x0, rtol=0.5)
+        unique_dim(torch.gt(x0, 0.3), 0)[0]|unique_dim(x0, 1, True, True)[1]"""),
     (DIVIDED, """
         margin_ranking_loss(x0, x1, x1, 0., 0)|pairwise_distance(x0, x1)
         gcd(x0, x1)|lcm(x0, x1)|cov(x0)|diff(x0, prepend=x1)|vander(torch.select(x0, 0, 0))"""),
     (MIXED, """
         cummax(x0, 2)[1]|cummin(x0, 2)[1]|cummax(x0, 2)[0]|cummin(x0, 2)[0]
         nanmedian(x0)|copysign(x0, -1.)|amax(x0, [2])|amin(x0, [2])|argmax(x0, 2)|argmin(x0, 2)
-        max(x0)|max(x0, 2)[1]|min(x0, 2)[0]
+        max(x0)|max(x0, 2)[1]|min(x0, 2)[0]|sort(x0)[0]|sort(x0, 2, True)[0]|argsort(x0, 2)
+        topk(x0, 3)[0]|topk(x0, 5, 2, False)[1]|kthvalue(x0, 3)[0]|median(x0)|median(x0, 2)[1]
+        median(x0, 2)[0]|quantile(x0, 0.4, 2)|nanquantile(x0, 0.4, 2)|nanmedian(x0, 2)[0]|msort(x0)
         masked_scatter(x0, torch.isnan(x0), torch.zeros_like(x0))"""),
     (ONE, """
         index_add(x0, 0, torch.tensor([0]), x0)|index_copy(x0, 0, torch.tensor([0]), x0)
