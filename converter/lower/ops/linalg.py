@@ -1,9 +1,9 @@
-"""Linear algebra of matrices of any size: solutions, inverses, determinants, factors, spectra.
+"""Linear algebra of matrices of any size: solving, inverses, determinants, decompositions, spectra.
 
-ONNX has but the determinant. The rest is loops over the columns of matrices: elimination with the
-largest pivot of each column, as Eigen's PartialPivLU and LAPACK's getrf; substitution; Cholesky's
-factors; Householder's reflections; one-sided Jacobi for singular values. float16 and bfloat16 are
-computed in float32, singular values in float64.
+ONNX only has the determinant. The others are Loops over the columns of matrices: elimination with
+partial pivoting, as Eigen's PartialPivLU and LAPACK's getrf; substitution; Cholesky decomposition;
+Householder reflections; one-sided Jacobi for singular values. float16 and bfloat16 are computed in
+float32, singular values in float64.
 Literature: Golub and Van Loan, Matrix Computations, 4th edition, chapters 3 to 5 and 8.
 """
 
@@ -18,14 +18,14 @@ from converter.lower.values import Value
 
 
 def transpose(op: Builder, x: Value) -> Value:
-    """Return matrices with rows for columns."""
+    """Transpose matrices."""
     order = list(range(x.rank))
     order[-2:] = reversed(order[-2:])
     return op.transpose(x, order)
 
 
 def _column(op: Builder, x: Value, at: Value) -> Value:
-    """Return one column of matrices, as matrices of one column."""
+    """Return one column of each matrix, as matrices of one column."""
     return op.gather(x, op.unsqueeze(at, [0]), -1)
 
 
@@ -34,7 +34,7 @@ def _row(op: Builder, x: Value, at: Value) -> Value:
 
 
 def _rows(op: Builder, x: Value) -> tuple[Value, Value]:
-    """Return the number of rows of matrices, and the numbers of the rows as a column."""
+    """Return the number of rows of matrices, and the indices of the rows as a column."""
     number = size(op, x, -2)
     return number.value, count(op, number).column().value
 
@@ -48,10 +48,10 @@ def _shape(op: Builder, x: Value) -> Value:
 
 
 def as_matrices(op: Builder, x: Value) -> Value:
-    """Return matrices in the dtype to compute in.
+    """Return matrices in the dtype that is used to compute.
 
     Raises:
-        Unsupported: They are no floating point matrices.
+        Unsupported: They are not floating-point matrices.
     """
     if not x.is_float:
         raise Unsupported(f"matrices of {x.dtype}")
@@ -61,7 +61,7 @@ def as_matrices(op: Builder, x: Value) -> Value:
 
 
 def _identity(op: Builder, numbers: Value) -> Value:
-    """Return where rows, a column of numbers, meet the column of their own number."""
+    """Return an identity matrix of booleans, from the row indices as a column."""
     return op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
 
 
@@ -82,13 +82,13 @@ def diagonal(op: Builder, x: Value) -> Value:
 
 
 def _permute_rows(op: Builder, x: Value, order: Value) -> Value:
-    """Return matrices with their rows in another order, which is a column of numbers each."""
+    """Permute the rows of matrices; each order is a column of row indices."""
     wide = _like(op, order, _shape(op, x), x.shape)
     return op.emit("GatherElements", x, wide, dtype=x.dtype, shape=x.shape, axis=x.rank - 2)
 
 
 def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
-    """Return an order of rows that brings the largest of a column up, and where that was."""
+    """Return a permutation of rows that moves the pivot of a column up, and the pivot's row."""
     column = op.unary("Abs", _column(op, x, at))
     below = op.elementwise("GreaterOrEqual", numbers, at)
     column = op.where(below, column, -1.0)
@@ -99,9 +99,9 @@ def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Val
 
 
 def eliminate(op: Builder, x: Value) -> Value:
-    """Return matrices, of as many rows as columns or more columns, with ones for the first half.
+    """Reduce matrices [A | B] to [I | inverse(A) @ B] by Gauss-Jordan elimination.
 
-    Gauss and Jordan: what stands to the right is then multiplied with the inverse of the first.
+    A is square; B has any number of columns.
     """
     number, numbers = _rows(op, x)
 
@@ -118,7 +118,7 @@ def eliminate(op: Builder, x: Value) -> Value:
 
 
 def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """Return L and U in one, the order of rows, and 1 or -1: the sign of that order."""
+    """Return L and U packed in one matrix, the permutation of rows, and its sign (1 or -1)."""
     number, numbers = _rows(op, x)
     shape = op.concat([op.slice(_shape(op, x), [0], [0], [-1]), op.constant([1], "int64")], 0)
     order = _like(op, numbers, shape, (*x.shape[:-1], 1))
@@ -156,7 +156,7 @@ def inverse(op: Builder, matrices: Value) -> Value:
 
 
 def right_half(op: Builder, x: Value, number: Value, shape: Shape) -> Value:
-    """Return the columns of matrices from a number on."""
+    """Return the columns of matrices from an index on."""
     axis = op.constant([x.rank - 1], "int64")
     end = op.constant([1 << 62], "int64")
     return op.emit("Slice", x, op.unsqueeze(number, [0]), end, axis, dtype=x.dtype, shape=shape)
@@ -187,11 +187,11 @@ def log_determinant(op: Builder, matrices: Value) -> tuple[Value, Value]:
 
 
 def lu_factors(op: Builder, matrices: Value) -> tuple[Value, Value, Value]:
-    """Return L and U in one, the order in which rows are taken, and the sign of that order."""
+    """Return L and U packed in one matrix, the permutation of rows, and the permutation's sign."""
     return factorize(op, as_matrices(op, matrices))
 
 
-# -- triangles -------------------------------------------------------------------------------------
+# -- triangular matrices ---------------------------------------------------------------------------
 
 
 def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool) -> Value:
@@ -199,7 +199,7 @@ def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool)
     x, wide = as_matrices(op, matrices), as_matrices(op, right)
     number, numbers = _rows(op, x)
     if x.shape[:-2] != wide.shape[:-2]:
-        # A zero for each row of all the matrices, so that the answer has their shape.
+        # A condition that is always false, to broadcast the right sides to the batch of matrices.
         same = op.elementwise("Equal", _column(op, x, op.constant(0, "int64")), 0.0)
         none = op.elementwise("And", same, op.unary("Not", same))
         wide = op.where(none, 0.0, wide)
@@ -218,7 +218,7 @@ def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool)
 
 
 def cholesky(op: Builder, matrices: Value) -> Value:
-    """Return the lower triangles L for which ``L @ L.T`` are the matrices."""
+    """Return the lower triangular matrices L for which ``L @ L.T`` are the matrices."""
     x = op.plain(as_matrices(op, matrices))
     number, numbers = _rows(op, x)
 
@@ -239,9 +239,9 @@ def cholesky(op: Builder, matrices: Value) -> Value:
 
 
 def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Value]:
-    """Return orthogonal matrices and upper triangles whose products the matrices are.
+    """Return the QR decomposition of matrices: orthogonal and upper triangular factors.
 
-    A column is reflected to the side where its first element is not, as Eigen and LAPACK do.
+    Householder reflections flip the sign of a column's first element, as in Eigen and LAPACK.
     """
     x = op.plain(as_matrices(op, matrices))
     rows, columns = size(op, x, -2), size(op, x, -1)
@@ -288,14 +288,14 @@ def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Val
 
 # -- singular values -------------------------------------------------------------------------------
 
-SWEEPS = 14  # over all pairs of columns; each about squares what is left
+SWEEPS = 14  # over all pairs of columns; each one about squares the error
 
 
 def _singular_values(op: Builder, x: Value) -> Value:
-    """Return the singular values of matrices of float64, the largest first.
+    """Return the singular values of float64 matrices, in descending order.
 
-    One-sided Jacobi: pairs of columns are turned until all are at right angles. Half of the columns
-    meet the other half at once, and then each but the first moves on one seat.
+    One-sided Jacobi: pairs of columns are rotated until all columns are orthogonal. Each step pairs
+    one half of the columns with the other, as in a round-robin tournament; the first column stays.
     """
     columns, own = x.shape[-1], size(op, x, -1)
     if not isinstance(columns, int):
@@ -351,19 +351,19 @@ def _singular_values(op: Builder, x: Value) -> Value:
 
 
 def singular_values(op: Builder, matrices: Value) -> Value:
-    """Return the singular values of matrices, the largest first."""
+    """Return the singular values of matrices, in descending order."""
     found = _singular_values(op, op.plain(op.cast(as_matrices(op, matrices), "float64")))
     return op.cast(found, matrices.dtype)
 
 
 def eigenvalues(op: Builder, matrices: Value, *, lower: bool = True) -> Value:
-    """Return the eigenvalues of symmetric matrices, given by a triangle, the smallest first."""
+    """Return the eigenvalues of symmetric matrices in ascending order; reads only one triangle."""
     x = op.plain(op.cast(as_matrices(op, matrices), "float64"))
     _, numbers = _rows(op, x)
     along = op.transpose(numbers, [1, 0])
     given = "GreaterOrEqual" if lower else "LessOrEqual"
     x = op.where(op.elementwise(given, numbers, along), x, transpose(op, x))
-    # With its length on the diagonal no eigenvalue is negative: they are the singular values.
+    # Adding the Frobenius norm to the diagonal makes eigenvalues non-negative: singular values.
     length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
     shifted = op.add(x, op.where(op.elementwise("Equal", numbers, along), length, 0.0))
     found = op.sub(_singular_values(op, shifted), op.squeeze(length, [-1]))
