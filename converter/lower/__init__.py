@@ -1,4 +1,4 @@
-"""Lowering: what a source says about computation becomes an ONNX graph, natively."""
+"""Lowering: convert a bundle's description of its computation to an ONNX graph."""
 
 from typing import TYPE_CHECKING
 
@@ -26,21 +26,21 @@ def lower(
     signature: str | None = None,
     inputs: "Sequence[TensorSpec]" = (),
 ) -> "Graph":
-    """Return the graph that a bundle's topology describes; its weights are the bundle's.
+    """Return the graph that a bundle's topology describes; its weights stay in the bundle.
 
     Args:
         bundle: The model.
-        opset: Version of ONNX's operators; None for the usual one, or an ONNX file's own.
-        trust: Modules of the user's, whose code may supply layers that we have not.
-        signature: Which one of TensorFlow's, where there are several; by default the default one.
-        inputs: Of a torch program that does not record them.
+        opset: Version of ONNX's operators; None for the default, or that of an ONNX file.
+        trust: Trusted modules, whose code may supply layers that are not supported otherwise.
+        signature: Name of a TensorFlow signature; None for the default one.
+        inputs: Input specs of a torch program that does not record them.
 
     Raises:
-        UnsupportedError: The topology is of another kind, or holds what we cannot lower yet; all
-            of it is named.
+        UnsupportedError: The topology is of another kind, or contains operations that are not
+            supported; the message lists all of them.
         CorruptError: The topology is damaged.
-        UsageError: What a trusted module supplies is none.
-        DependencyError: A child that ran one died or hung.
+        UsageError: A trusted module fails, or supplies no valid layer.
+        DependencyError: A child process that ran a trusted module died or hung.
     """
     if bundle.topology is None:
         hint = None

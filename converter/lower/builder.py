@@ -1,6 +1,6 @@
-"""Operations that every front end is built of: one method each, of one node or a few.
+"""Basic operations for all front ends: one method each, which adds one node or a few.
 
-The methods take the source's order of axes and choose the graph's (see `converter.lower.values`).
+Axes are in the source's order; the methods choose the graph's order (see `converter.lower.values`).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ COMPARISONS = frozenset((
 class Builder(NodeBuilder):
     """A graph being built, operation by operation."""
 
-    # -- element by element ------------------------------------------------------------------
+    # -- elementwise -------------------------------------------------------------------------
 
     def unary(
         self, op_type: str, x: Value, *, dtype: str | None = None, **attributes: Attribute
@@ -32,7 +32,7 @@ class Builder(NodeBuilder):
     def elementwise(
         self, op_type: str, *operands: Operand, dtype: str | None = None, **attributes: Attribute
     ) -> Value:
-        """Apply an operation to elements of several values, which are broadcast."""
+        """Apply an elementwise operation to several values, which are broadcast."""
         like = next(v for v in reversed(operands) if isinstance(v, Value))
         for v in operands:
             if isinstance(v, Value) and v.dtype != "bool":
@@ -55,7 +55,7 @@ class Builder(NodeBuilder):
         return self.node(op_type, aligned, [(kind, shape)], attributes=attributes, stored=order)[0]
 
     def _aligned(self, value: Value, order: Permutation) -> Value:
-        """Return a value that broadcasts as it should against others kept in this order."""
+        """Return a value that broadcasts correctly against values stored in this order of axes."""
         if value.rank == len(order):
             return self.kept(value, order)
         if value.rank == 0 or order == identity(len(order)):
@@ -63,44 +63,44 @@ class Builder(NodeBuilder):
         return self.kept(self.unsqueeze(value, range(len(order) - value.rank)), order)
 
     def add(self, a: Operand, b: Operand) -> Value:
-        """A + b."""
+        """`a + b`."""
         return self.elementwise("Add", a, b)
 
     def sub(self, a: Operand, b: Operand) -> Value:
-        """A - b."""
+        """`a - b`."""
         return self.elementwise("Sub", a, b)
 
     def mul(self, a: Operand, b: Operand) -> Value:
-        """A * b."""
+        """`a * b`."""
         return self.elementwise("Mul", a, b)
 
     def div(self, a: Operand, b: Operand) -> Value:
-        """A / b; of integers, cut off towards zero."""
+        """`a / b`; integer quotients are truncated towards zero."""
         return self.elementwise("Div", a, b)
 
     def where(self, condition: Value, a: Operand, b: Operand) -> Value:
-        """A where the condition holds, else b."""
+        """`a` where the condition holds, else `b`."""
         like = a if isinstance(a, Value) else b
         if isinstance(like, Value) and like.dtype == "bool":
-            # onnxruntime's Where does not take booleans.
+            # onnxruntime's Where does not support booleans.
             a, b = self.value(a, like), self.value(b, like)
             other = self.elementwise("And", self.unary("Not", condition), b)
             return self.elementwise("Or", self.elementwise("And", condition, a), other)
         return self.elementwise("Where", condition, a, b)
 
     def clip(self, x: Value, low: float | None, high: float | None) -> Value:
-        """x, held between two bounds."""
+        """Clip x to two bounds; None means no bound."""
         bounds = [None if n is None else self.constant(n, x.dtype) for n in (low, high)]
         return self.node("Clip", [x, *bounds], [(x.dtype, x.shape)], stored=x.stored)[0]
 
     # -- axes --------------------------------------------------------------------------------
 
     def transpose(self, x: Value, order: Sequence[int]) -> Value:
-        """X with axis ``i`` taken from ``order[i]``."""
+        """Transpose x: axis ``i`` of the result is axis ``order[i]`` of x."""
         return x.transposed(order)
 
     def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
-        """X in another shape; of sizes that are not known, at most one may be new."""
+        """Reshape x; at most one unknown size may differ from the sizes of x."""
         shape = tuple(shape)
         x = self.plain(x)
         if shape == x.shape and all(n is not None for n in shape):
@@ -109,7 +109,7 @@ class Builder(NodeBuilder):
         return self.emit("Reshape", x, self.sizes(x, shape), dtype=x.dtype, shape=shape, **zero)
 
     def sizes(self, x: Value, shape: Shape) -> Value:
-        """Return a shape as a tensor, where unknown sizes are those of ``x``, or what is left."""
+        """Return a shape as a tensor; unknown sizes are those of ``x``, or -1 for one of them."""
         unknown = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(unknown) <= 1:
             return self.constant([n if isinstance(n, int) else -1 for n in shape], "int64")
@@ -131,7 +131,7 @@ class Builder(NodeBuilder):
         return self.concat(parts, 0)
 
     def size(self, x: Value, axis: int) -> Value:
-        """Return the size of an axis, as a vector of one."""
+        """Return the size of an axis as a vector of one element."""
         n = x.shape[axis]
         if isinstance(n, int):
             return self.constant([n], "int64")
@@ -142,12 +142,12 @@ class Builder(NodeBuilder):
         return found
 
     def unsqueeze(self, x: Value, axes: Sequence[int]) -> Value:
-        """X with new axes of one element, at these places of the result."""
+        """Insert axes of size 1 at these indices of the result."""
         rank = x.rank + len(axes)
         places = sorted(a + rank if a < 0 else a for a in axes)
         rest = iter(x.shape)
         shape: Shape = tuple(1 if i in places else next(rest) for i in range(rank))
-        # What is kept in another order stays so; each new axis stands before the one it precedes.
+        # The stored order is kept; each new axis is inserted before the axis that follows it.
         kept = [i for i in range(rank) if i not in places]
         order = [kept[axis] for axis in x.stored]
         for place in reversed(places):
@@ -156,7 +156,7 @@ class Builder(NodeBuilder):
         return self.node("Unsqueeze", [x, axes_in], [(x.dtype, shape)], stored=tuple(order))[0]
 
     def squeeze(self, x: Value, axes: Sequence[int]) -> Value:
-        """X without axes of one element."""
+        """Remove axes of size 1."""
         places = sorted(x.axis(a) for a in axes)
         stored = sorted(x.stored.index(a) for a in places)
         shape = tuple(n for i, n in enumerate(x.shape) if i not in places)
@@ -165,7 +165,7 @@ class Builder(NodeBuilder):
         return self.node("Squeeze", [x, axes_in], [(x.dtype, shape)], stored=order)[0]
 
     def concat(self, values: Sequence[Value], axis: int) -> Value:
-        """Values one after another along an axis."""
+        """Concatenate values along an axis."""
         if len(values) == 1:
             return values[0]
         axis = values[0].axis(axis)
@@ -187,7 +187,7 @@ class Builder(NodeBuilder):
         self, x: Value, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int],
         steps: Sequence[int] | None = None,
     ) -> Value:  # fmt: skip
-        """A part of x; bounds as Python's, with 2**31 and beyond for the end."""
+        """Slice x along axes, with Python's bounds; an end of 2**31 or more means the end."""
         places = [x.axis(a) for a in axes]
         steps = list(steps) if steps is not None else [1] * len(places)
         shape = list(x.shape)
@@ -205,7 +205,7 @@ class Builder(NodeBuilder):
         return self.node("Slice", [x, *inputs], [(x.dtype, tuple(shape))], stored=x.stored)[0]
 
     def split(self, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-        """X cut along an axis."""
+        """Split x along an axis."""
         axis = x.axis(axis)
         shapes = [(x.dtype, (*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
         cuts = self.constant(list(sizes), "int64")
@@ -217,7 +217,7 @@ class Builder(NodeBuilder):
         self, x: Value, before: Sequence[int], after: Sequence[int], *, mode: str = "constant",
         value: float | None = None,
     ) -> Value:  # fmt: skip
-        """X with more elements at both ends of each axis."""
+        """Pad x before and after each axis."""
         if not any(before) and not any(after):
             return x
         shape = tuple(
@@ -232,12 +232,12 @@ class Builder(NodeBuilder):
         )[0]
 
     def expand(self, x: Value, shape: Shape, like: Value | None = None) -> Value:
-        """X broadcast to a shape whose unknown sizes are those of ``like``."""
+        """Broadcast x to a shape whose unknown sizes are those of ``like``."""
         source = like if like is not None else x
         return self.emit("Expand", x, self.sizes_of(source, shape), dtype=x.dtype, shape=shape)
 
     def sizes_of(self, like: Value, shape: Shape) -> Value:
-        """Return a shape as a tensor, every unknown size of which is that of ``like``'s axis."""
+        """Return a shape as a tensor; each unknown size is that of the same axis of ``like``."""
         if all(isinstance(n, int) for n in shape):
             return self.constant(list(shape), "int64")
         parts = []
@@ -250,7 +250,7 @@ class Builder(NodeBuilder):
         return self.concat(parts, 0)
 
     def gather(self, x: Value, indices: Value, axis: int = 0) -> Value:
-        """Elements of x along an axis, by index."""
+        """Gather elements of x along an axis by index."""
         axis = x.axis(axis)
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
         if x.dtype == "string" and axis < x.rank - 1:
@@ -258,7 +258,7 @@ class Builder(NodeBuilder):
         return self.emit("Gather", x, indices, dtype=x.dtype, shape=shape, axis=axis)
 
     def _gathered_texts(self, x: Value, indices: Value, axis: int) -> Value:
-        """Gather slices of texts: of each, onnxruntime 1.31's Gather takes the first text alone."""
+        """Gather slices of strings by GatherND: onnxruntime 1.31's Gather copies only the first."""
         first = x.transposed([axis, *(i for i in range(x.rank) if i != axis)])
         places = self.unsqueeze(self.cast(indices, "int64"), [-1])
         shape = (*indices.shape, *first.shape[1:])
@@ -267,12 +267,12 @@ class Builder(NodeBuilder):
         before = range(count, count + axis)
         return made.transposed([*before, *range(count), *range(count + axis, made.rank)])
 
-    # -- sums and products -------------------------------------------------------------------
+    # -- reductions and products -------------------------------------------------------------
 
     def reduce(
         self, op_type: str, x: Value, axes: Sequence[int], *, keepdims: bool = False
     ) -> Value:
-        """Reduce x over axes, by ``ReduceSum``, ``ReduceMean``, ``ReduceMax`` and the like."""
+        """Reduce x over axes by ``ReduceSum``, ``ReduceMean``, ``ReduceMax`` or another op."""
         places = sorted(x.axis(a) for a in axes)
         stored = sorted(x.stored.index(a) for a in places)
         if keepdims:
@@ -289,35 +289,35 @@ class Builder(NodeBuilder):
             stored=order,
         )[0]
         if op_type == "ReduceMean" and any(x.shape[a] == 0 for a in places) and x.is_float:
-            return self.mul(made, float("nan"))  # onnxruntime has 0 for the mean of no elements
+            return self.mul(made, float("nan"))  # onnxruntime's mean of no elements is 0
         return made
 
     def softmax(self, x: Value, axis: int = -1, op_type: str = "Softmax") -> Value:
-        """Softmax, or LogSoftmax, along an axis."""
+        """Softmax or LogSoftmax along an axis."""
         where = x.stored.index(x.axis(axis))
         return self.node(
             op_type, [x], [(x.dtype, x.shape)], attributes={"axis": where}, stored=x.stored
         )[0]
 
     def matmul(self, a: Value, b: Value) -> Value:
-        """The matrix product, as numpy's."""
+        """Matrix product, as in NumPy; neither operand may be a vector."""
         if a.rank == 1 or b.rank == 1:
             raise ValueError("matmul of a vector")
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         return self.emit("MatMul", a, b, dtype=a.dtype, shape=shape)
 
 
-END = 1 << 31  # as the end of a slice: to the end
+END = 1 << 31  # end of a slice that means the end of the axis
 
 
 def total_of(sizes: Sequence[Dim]) -> Dim:
-    """Return the sum of sizes, where all are known."""
+    """Return the sum of sizes, or None where one is not static."""
     known_sizes = [n for n in sizes if isinstance(n, int)]
     return sum(known_sizes) if len(known_sizes) == len(sizes) else None
 
 
 def known(sizes: Sequence[Dim]) -> Dim:
-    """Return one of several equal sizes, the one that says most."""
+    """Return one of several equal sizes: a static one, else a symbolic one, else None."""
     for kind in (int, str):
         for n in sizes:
             if isinstance(n, kind):

@@ -1,28 +1,28 @@
-"""Arithmetic of dimensions, of which some are symbolic.
+"""Arithmetic of dimensions, some of which are symbolic.
 
-A dimension is an integer, the name of a symbolic one, or None where it is unknown. A sum of
-products of names gets its canonical spelling (``2*batch+1``) as its name: equal dimensions have
-equal names, however they were computed. Any other result gets a name made of its operands'
-(``(batch+1)//2``), so that it equals itself. A computed name knows what it is made of; the same
-text from a model file is a name like any other.
+A dimension is an integer, the name of a symbolic dimension, or None where it is unknown. The name
+of a sum of products is its canonical spelling (``2*batch+1``): equal dimensions have equal names,
+however they were computed. Any other result is named after its operands (``(batch+1)//2``), so
+that it equals itself. A computed name keeps its terms (`SymbolicDim`); the same string from a
+model file is a name like any other.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-Dim: TypeAlias = "int | str | None"  # a size, the name of a symbolic one, or an unknown one
+Dim: TypeAlias = "int | str | None"  # static, the name of a symbolic dimension, or unknown
 Shape: TypeAlias = tuple[Dim, ...]
-Terms = dict[tuple[str, ...], int]  # the names of a product, sorted -> its coefficient
+Terms = dict[tuple[str, ...], int]  # the sorted names of a product -> its coefficient
 
-MAX_LENGTH = 200  # characters of a name; a dimension with a longer one is unknown
+MAX_LENGTH = 200  # characters of a name; a dimension with a longer name becomes unknown
 
 
 class SymbolicDim(str):
-    """The name of a dimension, which knows what it was computed of.
+    """The name of a dimension, with the terms that it was computed from.
 
     Attributes:
-        terms: The products of names that it is the sum of, and their coefficients.
-        operands: The two dimensions that it is the maximum of, if it is a maximum.
+        terms: Products of names and their coefficients, whose sum the dimension is.
+        operands: The two operands of a maximum; empty for any other dimension.
     """
 
     __slots__ = ("operands", "terms")
@@ -32,7 +32,7 @@ class SymbolicDim(str):
     def __new__(
         cls, name: str, terms: Terms | None = None, operands: tuple[Dim, ...] = ()
     ) -> "SymbolicDim":
-        """Return a name; by default it is made of what the given one is made of."""
+        """Return a name; terms and operands default to those of ``name``."""
         self = super().__new__(cls, name)
         if isinstance(name, SymbolicDim):
             terms, operands = terms or name.terms, operands or name.operands
@@ -42,26 +42,26 @@ class SymbolicDim(str):
 
 
 def add(a: Dim, b: Dim) -> Dim:
-    """A + b."""
+    """`a + b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     return _of(a, b, _sum)
 
 
 def sub(a: Dim, b: Dim) -> Dim:
-    """A - b."""
+    """`a - b`."""
     return add(a, mul(b, -1))
 
 
 def mul(a: Dim, b: Dim) -> Dim:
-    """A * b."""
+    """`a * b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a * b
     return _of(a, b, _product)
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
-    """A / b, rounded down."""
+    """`a // b`."""
     if a is None or b is None or b == 0:
         return None
     if isinstance(a, int) and isinstance(b, int):
@@ -71,7 +71,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def divide_exactly(a: Dim, b: Dim) -> Dim:
-    """A / b where the remainder is zero, else None."""
+    """`a / b` where the remainder is zero, else None."""
     if a is None or b is None or b == 0:
         return None
     if isinstance(a, int) and isinstance(b, int):
@@ -96,7 +96,7 @@ def divide_exactly(a: Dim, b: Dim) -> Dim:
 
 
 def modulo(a: Dim, b: Dim) -> Dim:
-    """A modulo b, of b's sign."""
+    """`a % b`, with the sign of b."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else None
     if divide_exactly(a, b) is not None:
@@ -105,7 +105,7 @@ def modulo(a: Dim, b: Dim) -> Dim:
 
 
 def least(a: Dim, b: Dim) -> Dim:
-    """The smaller one."""
+    """`min(a, b)`."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
     if a == b or a is None or b is None:
@@ -117,7 +117,7 @@ def least(a: Dim, b: Dim) -> Dim:
 
 
 def most(a: Dim, b: Dim) -> Dim:
-    """The larger one."""
+    """`max(a, b)`."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
     if a == b or a is None or b is None:
@@ -127,7 +127,7 @@ def most(a: Dim, b: Dim) -> Dim:
 
 
 def product(sizes: Sequence[Dim]) -> Dim:
-    """The product of sizes."""
+    """Return the product of sizes."""
     result: Dim = 1
     for n in sizes:
         result = mul(result, n)
@@ -135,7 +135,7 @@ def product(sizes: Sequence[Dim]) -> Dim:
 
 
 def terms(size: int | str) -> Terms:
-    """Return the products of names that a dimension is the sum of, and their coefficients."""
+    """Return the products of names, with their coefficients, whose sum a dimension is."""
     if isinstance(size, int):
         return {(): size} if size else {}
     return size.terms if isinstance(size, SymbolicDim) else {(size,): 1}
@@ -173,7 +173,7 @@ def _name(found: Terms) -> Dim:
         ((names, times),) = found.items()
         if len(names) == 1 and times == 1:
             return names[0]
-    # Constants last; what is subtracted after what is added.
+    # Positive terms come first, then negative ones; the constant is last.
     ordered = sorted(found.items(), key=lambda item: (not item[0], item[1] < 0, item[0]))
     text = ""
     for names, times in ordered:

@@ -1,9 +1,10 @@
-"""Operations of float64 that are not exact as ONNX or onnxruntime have them, made of others.
+"""Replacements for operators that onnxruntime does not compute with float64 precision.
 
-onnxruntime computes some in float32 alone; an attribute is a float32, whatever the operands are.
-The inverses of sine, cosine and tangent begin with the float32 result y, and add what is missing:
-its sine or tangent, exact by the theorems of addition, is so small that a term or two give it.
-What has no form here is computed in float32, and is counted (`Graph.narrowed`).
+Some have only a float32 kernel; attributes are float32 whatever the dtype of the operands is. The
+inverses of sine, cosine and tangent start from the float32 result y and add a correction. The sine
+or tangent of the correction follows exactly from the addition theorems, and is so small that one or
+two terms of its series suffice. Operators without a replacement are computed in float32, and
+counted (`Graph.narrowed`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +19,12 @@ from converter.lower.values import Value
 if TYPE_CHECKING:
     from converter.lower.builder import Builder
 
-Form: TypeAlias = "Callable[..., Value | None]"  # builder, x, and the operator's attributes
+Form: TypeAlias = "Callable[..., Value | None]"  # builder, inputs and the operator's attributes
 
-FAR = 1e300  # an arctangent of more is no other
-POINTS, FAR_ERF = 56, 6.0  # erf of more is 1
-MOST_TAPS, MOST_GROUPS = 512, 32  # of a convolution that becomes products
-END = 1 << 31  # of a slice: to the end
+FAR = 1e300  # beyond, the arctangent does not change
+POINTS, FAR_ERF = 56, 6.0  # quadrature points; beyond FAR_ERF, erf is 1
+MOST_TAPS, MOST_GROUPS = 512, 32  # limits of a convolution that is computed by matrix products
+END = 1 << 31  # end of a slice that means the end of the axis
 
 
 def _tan(op: "Builder", x: Value) -> Value:
@@ -78,12 +79,12 @@ def _acos(op: "Builder", x: Value) -> Value:
 
 
 def _other(op: "Builder", x: Value) -> Value:
-    """Return the cosine that goes with a sine, or the reverse."""
+    """Return the cosine of an angle from its sine, or the sine from the cosine."""
     return op.unary("Sqrt", op.mul(op.sub(1.0, x), op.add(x, 1.0)))
 
 
 def _finish_sine(op: "Builder", begun: Value, sine: Value) -> Value:
-    """Return an angle and a small one beside it, of which the sine is known: s + s^3 / 6."""
+    """Add a small angle, of which the sine s is known, to an angle: asin(s) ~ s + s^3 / 6."""
     more = op.add(op.mul(op.mul(sine, sine), 1 / 6), 1.0)
     return op.add(begun, op.mul(sine, more))
 
@@ -101,7 +102,7 @@ def _selu(op: "Builder", x: Value, *, alpha: float, gamma: float) -> Value:
 
 
 def _fallen(op: "Builder", x: Value, inner: float, outer: float) -> Value:
-    """Return outer * (exp(inner * x) - 1) where x is negative, else zero."""
+    """Return `outer * (exp(inner * x) - 1)` where x is negative, else zero."""
     below = op.elementwise("Min", x, 0.0)
     return op.mul(op.sub(op.unary("Exp", op.mul(below, inner)), 1.0), outer)
 
@@ -125,7 +126,7 @@ def _thresholded_relu(op: "Builder", x: Value, *, alpha: float) -> Value:
 
 
 def _softplus(op: "Builder", x: Value) -> Value:
-    """max(x, 0) + log(1 + u), u = exp(-|x|); the kernel's log(1 + exp(x)) overflows."""
+    """`max(x, 0) + log(1 + u)`, u = exp(-|x|); the kernel's log(1 + exp(x)) overflows."""
     u = op.unary("Exp", op.unary("Neg", op.unary("Abs", x)))
     above = op.add(u, 1.0)
     grown = op.sub(above, 1.0)
@@ -135,7 +136,7 @@ def _softplus(op: "Builder", x: Value) -> Value:
 
 
 def _erf(op: "Builder", x: Value) -> Value:
-    """Erf as the integral of a bell, by Gauss and Legendre: exact to the last bits up to 6."""
+    """Erf by Gauss-Legendre quadrature of exp(-t^2), exact to the last bits for |x| <= 6."""
     if x.rank == 0:
         return op.reshape(_erf(op, op.reshape(x, (1,))), ())
     points, weights = np.polynomial.legendre.leggauss(POINTS)
@@ -151,8 +152,8 @@ def _conv(
     strides: Sequence[int] = (), dilations: Sequence[int] = (), pads: Sequence[int] = (),
     kernel_shape: Sequence[int] = (), auto_pad: str = "NOTSET",
 ) -> Value | None:  # fmt: skip
-    """Conv as a product: the elements of each window beside each other, times the kernel."""
-    del kernel_shape  # the kernel has it
+    """Conv as a matrix product: the elements of each window (im2col) times the kernel."""
+    del kernel_shape  # w.shape has it
     rank, sizes = w.rank - 2, w.shape
     known = [n for n in sizes if isinstance(n, int)]
     taps = prod(known[2:])
@@ -195,7 +196,7 @@ def _conv(
     return op.transpose(made, [0, made.rank - 1, *range(1, made.rank - 1)])
 
 
-# What returns None has no form of these sizes, and is computed in float32.
+# A form that returns None does not support these sizes; the operator is computed in float32.
 FORMS: dict[str, Form] = {
     "Conv": _conv,
     "Acos": _acos, "Acosh": _acosh, "Asin": _asin, "Asinh": _asinh, "Atan": _atan,

@@ -1,4 +1,4 @@
-"""Dtypes by their names, as ONNX numbers them and as NumPy has them."""
+"""Dtypes by name: their ONNX element types and NumPy dtypes."""
 
 import numpy as np
 
@@ -17,10 +17,10 @@ ELEMENT_TYPES = {
 
 
 def element_type(dtype: str) -> int:
-    """Return ONNX's number of a dtype."""
+    """Return the ONNX element type (TensorProto.DataType) of a dtype."""
     return ELEMENT_TYPES[dtype]
 
 
 def numpy_type(dtype: str) -> "np.dtype[np.generic]":
-    """Return numpy's dtype of a name, with objects for strings."""
+    """Return the NumPy dtype of a name; object for strings."""
     return np.dtype(object) if dtype == "string" else numpy_dtype(DTYPES[dtype])

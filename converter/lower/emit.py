@@ -1,8 +1,9 @@
-"""A graph as an ONNX file, its weights streamed behind it or left where they are.
+"""Encode a graph as an ONNX file; weights are streamed, or stay in external files.
 
-A message's length stands before it, so sizes are computed first and bytes are walked once: memory
-does not grow with the weights. Importing onnx for this takes as long as converting a model, and its
-protobufs hold several copies of every tensor; tests have `onnx.checker` read what is written here.
+A protobuf message is preceded by its length, so sizes are computed first and bytes are then written
+once: memory does not grow with the weights. The onnx package is not used: importing it takes as
+long as converting a model, and its protobufs hold several copies of every tensor. Tests check the
+files with `onnx.checker`.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.in.proto
 """
 
@@ -19,7 +20,7 @@ from converter.version import VERSION
 from formats.core.weights import DTYPES, Piece, Tensor, numpy_dtype
 from formats.errors import InternalError
 
-# Opset -> the IR version it came with, https://github.com/onnx/onnx/blob/v1.23.0/onnx/helper.py
+# Opset -> the IR version of its release, https://github.com/onnx/onnx/blob/v1.23.0/onnx/helper.py
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
 DOMAINS = {"ai.onnx.ml": 3}
 PRODUCER = "model-convert"
@@ -27,7 +28,7 @@ PRODUCER = "model-convert"
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Bytes that are made when they are written."""
+    """Bytes that are computed when they are written."""
 
     nbytes: int
     make: Callable[[], Iterable[Piece]]
@@ -35,7 +36,7 @@ class Lazy:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Where a weight's bytes are, outside the ONNX file."""
+    """Location of a weight's bytes outside the ONNX file."""
 
     location: str
     offset: int
@@ -43,12 +44,12 @@ class External:
 
 
 class Message:
-    """A protobuf message being encoded: bytes, and the places of lazy ones among them."""
+    """A protobuf message being encoded: a list of bytes and of lazy parts."""
 
     __slots__ = ("nbytes", "parts")
 
     def __init__(self) -> None:
-        self.parts: list[bytearray | Lazy] = []  # bytes that grow in place: there are many
+        self.parts: list[bytearray | Lazy] = []  # small appends extend the last bytearray in place
         self.nbytes = 0
 
     def number(self, field: int, value: int) -> None:
@@ -60,7 +61,7 @@ class Message:
         self._append(_varint(field << 3 | 5) + struct.pack("<f", value))
 
     def data(self, field: int, value: "bytes | str | Message | Lazy") -> None:
-        """Append bytes, text, or another message."""
+        """Append bytes, a string or another message."""
         if isinstance(value, str):
             value = value.encode("utf-8", "backslashreplace")
         size = len(value) if isinstance(value, bytes) else value.nbytes
@@ -101,16 +102,16 @@ def model(
     """Return a ModelProto.
 
     Args:
-        graph: What to write.
-        weights: The tensors that it names.
-        external: Where initializers are outside the file; those that are not there go into it.
+        graph: Graph to encode.
+        weights: Tensors that it names.
+        external: Locations of initializers outside the file; all others are embedded.
     """
     message = Message()
     message.number(1, graph.ir_version or IR_VERSIONS[graph.opset])
     message.data(2, PRODUCER)
     message.data(3, VERSION)
     message.data(7, _graph(graph, weights, external or {}))
-    versions = {"": graph.opset} if graph.opset else {}  # a forest needs none of ONNX's own
+    versions = {"": graph.opset} if graph.opset else {}  # a tree ensemble needs ai.onnx.ml only
     for domain, version in {**versions, **_domains(graph, graph.domains)}.items():
         opset = Message()
         opset.data(1, domain)
@@ -122,7 +123,7 @@ def model(
 
 
 def _domains(graph: Graph, versions: Mapping[str, int]) -> dict[str, int]:
-    """Return the other domains that a graph's operators are of, with the version we write for."""
+    """Return the domains other than ONNX's own that a graph uses, with their versions."""
     found = {}
     for node in graph.nodes:
         if node.domain:
@@ -237,7 +238,7 @@ def _initializer(
 
 
 def data(value: Weight | Folded, weights: Mapping[str, Tensor]) -> Lazy:
-    """Return the bytes of an initializer that is no small constant."""
+    """Return the bytes of a weight or of a folded initializer."""
     if isinstance(value, Weight):
         return Lazy(weights[value.tensor].nbytes, weights[value.tensor].pieces)
     size = DTYPES[value.dtype].nbytes(prod(value.shape))
@@ -245,7 +246,7 @@ def data(value: Weight | Folded, weights: Mapping[str, Tensor]) -> Lazy:
 
 
 def _contiguous(value: Folded) -> Iterable[Piece]:
-    array = np.asarray(value.make(), order="C")  # a scalar stays one
+    array = np.asarray(value.make(), order="C")  # keeps rank 0, unlike ascontiguousarray
     if array.shape != value.shape or array.dtype != numpy_dtype(DTYPES[value.dtype]):
         raise InternalError(f"a constant is {array.dtype}{array.shape}, not {value}")
     data = array.reshape(-1).view(np.uint8).data
@@ -254,7 +255,7 @@ def _contiguous(value: Folded) -> Iterable[Piece]:
 
 
 def array(name: str, values: np.ndarray) -> Message:
-    """Return a TensorProto that holds an array; arrays of objects hold strings."""
+    """Return a TensorProto with an array's values; object arrays hold strings."""
     kind = "string" if values.dtype.kind in "OUS" else values.dtype.name
     message = head(name, kind, values.shape)
     if kind == "string":
@@ -266,7 +267,7 @@ def array(name: str, values: np.ndarray) -> Message:
 
 
 def head(name: str, dtype: str, sizes: tuple[int, ...]) -> Message:
-    """Return a TensorProto that has no content yet."""
+    """Return a TensorProto with a name, dtype and shape, and no data yet."""
     message = Message()
     for n in sizes:
         message.number(1, n)
@@ -279,7 +280,7 @@ def head(name: str, dtype: str, sizes: tuple[int, ...]) -> Message:
 def _value_info(name: str, spec: Spec | None) -> Message:
     message = Message()
     message.data(1, name)
-    if spec is None:  # what an inner graph yields: runtimes infer it
+    if spec is None:  # an output of a subgraph: runtimes infer its type
         return message
     if spec.type:
         message.data(2, spec.type)

@@ -1,9 +1,9 @@
-"""Inputs that were bytes of a file format in the source, and are what these decode to in the graph.
+"""Inputs of encoded bytes in the source that are replaced by their decoded contents in the graph.
 
-ONNX parses no protobufs, images or sounds. A signature that is given such bytes becomes a graph
-that is given what its parsers and decoders would make of them: so it takes the features of a
-``tf.Example``, the levels of a picture, the samples of a sound. What replaced what is told wherever
-the graph is spoken of, and verification makes bytes of what it draws, for TensorFlow to decode.
+ONNX cannot parse protobufs, images or audio. A signature that takes such bytes becomes a graph that
+takes the results of its parsers and decoders: the features of a ``tf.Example``, the pixels of an
+image, the samples of audio. Reports and manifests list the replacements. Verification encodes the
+inputs that it draws to bytes, for TensorFlow to decode.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,34 +19,34 @@ EXAMPLE, PICTURE, SOUND = "serialized tf.Example", "picture", "WAV file"
 RAW, BASE64, TEXT = "raw bytes of numbers", "base64 text", "hashed text"
 CSV = "line of CSV"
 
-# What a part is to the bytes.
-DENSE = "dense"  # a feature's values, as many in each example
-PADDED = "padded"  # likewise, as many as the longest has; others are filled up
-VALUES, LENGTHS = "values", "lengths"  # those of all examples in a row; how many each has
-LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of images; of sounds
+# Roles of a part: what it holds of the decoded bytes.
+DENSE = "dense"  # values of a feature, equally many in each example
+PADDED = "padded"  # values of a feature, padded to the length of the longest example
+VALUES, LENGTHS = "values", "lengths"  # values of all examples, concatenated; number of each
+LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # pixels of images; audio
 NUMBERS, DECODED = "numbers", "decoded"
-FIELD = "field"  # of a line
+FIELD = "field"  # of a CSV line
 FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a string
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
-AS_INPUT = " as input"  # what the names of such changes end with
-SHOWN = 3  # elements of a default that a string shows
-MOST_SAID = 1000  # elements of a default that are said at all
+AS_INPUT = " as input"  # suffix of the names of such changes
+SHOWN = 3  # elements of a default that are printed
+MOST_SAID = 1000  # elements of a default that are recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of what encoded bytes hold: an input of the graph, or what nothing reads.
+    """A part of the decoded bytes: an input of the graph, or a part that nothing reads.
 
     Attributes:
-        role: What it is, one of the words above.
-        key: Of the feature, where it is one; of a field the number of its column.
-        dtype: Of its elements.
-        shape: Of the graph's input.
-        name: Of the graph's input; empty where nothing reads it, and of one that is replaced itself
-            that of the other `Encoded`.
-        default: What TensorFlow takes for a feature that is missing, or fills up with; None where
-            it must be there. Of many equal elements one; of a great many others none is said.
+        role: One of the roles above.
+        key: Key of the feature, or column number of a CSV field.
+        dtype: Dtype of its elements.
+        shape: Shape of the graph's input.
+        name: Name of the graph's input; empty where nothing reads it. Where the part is encoded
+            and replaced itself, the `input` of its `Encoded`.
+        default: TensorFlow's value for a missing feature or for padding; None where the feature is
+            required. Equal elements are recorded once; more than `MOST_SAID` are not recorded.
     """
 
     role: str
@@ -59,16 +59,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One input of the source, and what stands for it.
+    """One input of the source, and the inputs of the graph that replace it.
 
     Attributes:
-        input: Its name: as the signature has it, or a part of another.
-        kind: What its bytes are.
-        shape: Of the strings, one for each example, picture or sound.
-        several: Whether parts have a first axis with a row for each text.
-        parts: What these hold.
-        settings: Of the decoder, as far as they say how bytes must be made.
-        words: That the graph knows, where strings are hashed.
+        input: Name of the input in the signature, or of a part of another `Encoded`.
+        kind: Format of its bytes.
+        shape: Shape of the string tensor, with one string for each example, image or audio file.
+        several: Whether the first axis of the parts has a row for each string.
+        parts: Decoded contents.
+        settings: Settings of the decoder that matter for encoding.
+        words: Vocabulary that the graph contains, where strings are hashed.
     """
 
     input: str
@@ -80,7 +80,7 @@ class Encoded:
     words: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return it as a manifest has it."""
+        """Return it as plain data for a manifest."""
         parts = [{**asdict(part), "shape": list(part.shape)} for part in self.parts]
         return {
             "input": self.input,
@@ -93,7 +93,7 @@ class Encoded:
 
 
 def describe_inputs(several: Sequence[Encoded]) -> Iterable[str]:
-    """Yield what replaces each input of the source, in words."""
+    """Yield a sentence for each replaced input of the source."""
     inner = {one.input: one for one in several}
     for one in roots(several):
         yield f"input {one.input!r} is replaced by {_parts(one, inner)}"
@@ -137,7 +137,7 @@ def _short(default: "Default") -> str:
 
 
 def default_of(array: "np.ndarray") -> "Default":
-    """Return a default's elements as plain data: of equal ones the first alone."""
+    """Return a default's elements as plain data; only the first where all are equal."""
     found = [v.decode(errors="replace") if isinstance(v, bytes) else v for v in array.reshape(-1)]
     found = [v.item() if hasattr(v, "item") else v for v in found]
     if len(set(found)) == 1:
@@ -146,6 +146,6 @@ def default_of(array: "np.ndarray") -> "Default":
 
 
 def roots(several: Sequence[Encoded]) -> Iterable[Encoded]:
-    """Yield those that are inputs of the source, and no parts of others."""
+    """Yield those that are inputs of the source and not parts of others."""
     inner = {part.name for one in several for part in one.parts}
     yield from (one for one in several if one.input not in inner)

@@ -1,10 +1,10 @@
-"""FarmHash's Fingerprint64, the hash that puts strings into buckets in TensorFlow.
+"""FarmHash's Fingerprint64, the hash by which TensorFlow assigns strings to buckets.
 
 Source: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
 (farmhashna::Hash64; bytes are little-endian)
 """
 
-LONGEST = 32  # bytes of a string
+LONGEST = 32  # bytes of a string; longer strings are not supported
 MASK = (1 << 64) - 1
 K0, K1, K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 

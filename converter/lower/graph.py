@@ -1,8 +1,8 @@
-"""The graph that lowering builds: ONNX's own terms, without its protobufs and without data.
+"""The graph that lowering builds: an ONNX graph without protobufs and without the data of weights.
 
-A graph names its weights and never holds them: an initializer is either a `Weight` of the bundle or
-a small constant. ONNX files are written from this (`converter.lower.emit`), and graph passes
-rewrite it.
+A graph refers to its weights by name: an initializer is a `Weight` of the bundle, a `Folded` tensor
+or a small constant. Graph passes rewrite the graph, and `converter.lower.emit` writes it to an ONNX
+file.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,19 +25,19 @@ Attribute: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """An initializer that is a tensor of the bundle, as it is stored there."""
+    """An initializer that is an unchanged tensor of the bundle."""
 
     tensor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An attribute that is handed on as it stands in an ONNX file: types, sparse tensors, lists.
+    """An attribute of an ONNX file that is copied unchanged: a type, sparse tensor or list.
 
     Attributes:
         kind: Number of its AttributeType.
-        field: Number of the field that holds its values.
-        values: Each one encoded; none for an empty list, whose type only ``kind`` tells.
+        field: Number of the protobuf field that holds its values.
+        values: Encoded values; empty for an empty list, whose type only ``kind`` records.
     """
 
     kind: int
@@ -47,7 +47,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """An initializer that a pass computed: made when it is written, and not kept."""
+    """An initializer that a pass computes: its data are computed when they are written."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Folded:
 
 @dataclass(slots=True)
 class Node:
-    """One operation. ``domain`` is ONNX's own where it is empty."""
+    """One operation. An empty ``domain`` is ONNX's own."""
 
     op_type: str
     inputs: list[str]
@@ -67,15 +67,15 @@ class Node:
 
     @property
     def bodies(self) -> "list[Graph]":
-        """The inner graphs of a loop or a branch."""
+        """The subgraphs of a loop or a branch."""
         return [value for value in self.attributes.values() if isinstance(value, Graph)]
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """dtype (numpy's name) and shape of a value; ``unranked`` where not even the rank is known.
+    """Dtype (NumPy's name) and shape of a value; ``unranked`` where the rank is unknown.
 
-    What is no tensor (a sequence, a map) has the encoded TypeProto that says so as its ``type``.
+    The ``type`` of a value that is not a tensor (a sequence, a map) is its encoded TypeProto.
     """
 
     dtype: str
@@ -86,13 +86,13 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Which value of the graph is what a layer of the source yields: for verification.
+    """The value of the graph that corresponds to an output of a source layer, for verification.
 
     Attributes:
-        layer: Names of the models it is in and its own, between slashes.
-        class_name: The source's.
-        output: Which of the layer's outputs this is.
-        value: Name in the graph.
+        layer: Names of the models that contain the layer and its own name, joined by slashes.
+        class_name: Class of the layer in the source.
+        output: Index of the layer's output.
+        value: Name of the value in the graph.
         stored: Axis ``i`` of that value is axis ``stored[i]`` of the layer's output.
     """
 
@@ -105,33 +105,33 @@ class Trace:
 
 @dataclass(slots=True)
 class Graph:
-    """Nodes in topological order, and what they name.
+    """Nodes in topological order, and the values that they read and write.
 
     Attributes:
-        nodes: In an order in which each comes after those it needs.
+        nodes: Nodes in topological order.
         inputs: Names of the graph's inputs, in the source's order.
-        outputs: Names of its outputs, likewise.
-        specs: What is known of each value.
-        initializers: Name → weight of the bundle, or a small constant.
+        outputs: Names of its outputs, in the source's order.
+        specs: Dtype and shape of each value, as far as they are known.
+        initializers: Name → weight of the bundle, folded tensor or small constant.
         opset: Version of ONNX's own operators.
-        name: Of the model.
-        traces: Outputs of layers that are values here, each after those it is made of; one layer
-            called several times has several. A pass may take the value away: so goes its trace.
-        trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
-        narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
-        rounded: Whether the source rounds to integers of 8 bits on the way, as the graph does: what
-            lies half-way between two may become either.
-        random: Where in the source → the operation there that draws numbers: here it draws others.
-        signature: Of TensorFlow's signatures, which one this is; empty where there is none.
-        sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
-        left_out: Outputs that nothing says are wanted → why they are not here.
-        encoded: Inputs of the source that are no inputs here, and what stands for them.
-        unkept: Variables that the source assigns to, which a graph without state cannot.
-        exporter: Who else made it, with the version; empty where we did.
-        notes: What its exporter warned of, and what a reader should know of it besides.
-        domains: Versions of operators other than ONNX's own, where they are not the usual ones.
-        metadata: Key and value of what users of the file may look up in it.
-        ir_version: Of the file format that it needs at least; zero for what goes with ``opset``.
+        name: Name of the model.
+        traces: Outputs of source layers that are values of the graph, in topological order; one for
+            each call of a layer. A pass that removes a value removes its trace.
+        trusted: Names of the trusted modules that supplied layers → SHA-256 of their files.
+        narrowed: Operator → number of its float64 nodes computed in float32 for lack of a kernel.
+        rounded: Whether source and graph round to 8-bit integers: a value half-way between two
+            integers may round to either.
+        random: Node of the source → its random operation, which draws other values here.
+        signature: Name of the TensorFlow signature; empty where there is none.
+        sources: Name of an input or output → the tensor of TensorFlow's graph.
+        left_out: Optional outputs that are omitted → the reason.
+        encoded: Inputs of the source that other inputs replace here.
+        unkept: Variables that the source assigns, whose updates a stateless graph does not keep.
+        exporter: Name and version of the tool that made the graph, where it was not convert.
+        notes: Warnings of the exporter, and notes to the reader.
+        domains: Versions of operator domains other than ONNX's own, where they are not the default.
+        metadata: Metadata properties of the file.
+        ir_version: Minimum IR version of the file; zero for that of ``opset``.
     """
 
     name: str
@@ -172,14 +172,14 @@ def needed(graph: Graph) -> Graph:
     initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
     made = {name for node in nodes for name in node.outputs}
     named = wanted | made | set(graph.inputs)
-    # An inner graph has those of all around it: only what it names is looked up.
+    # A subgraph shares the specs of the graphs around it: keep only those of names it uses.
     specs = {n: graph.specs[n] for n in sorted(named) if n in graph.specs}
     traces = [t for t in graph.traces if t.value in made]
     return replace(graph, nodes=nodes, specs=specs, initializers=initializers, traces=traces)
 
 
 def free_names(graph: Graph) -> set[str]:
-    """Return the names that a graph reads or yields, its own included."""
+    """Return the names that a graph's nodes read, subgraphs included, and those of its outputs."""
     names = set(graph.outputs)
     for node in graph.nodes:
         names.update(node.inputs)
@@ -189,7 +189,7 @@ def free_names(graph: Graph) -> set[str]:
 
 
 def consumers(graph: Graph) -> Mapping[str, list[Node]]:
-    """Return the nodes that read each value; inner graphs count for the node that holds them."""
+    """Return the nodes that read each value; a node reads what its subgraphs read."""
     found: dict[str, list[Node]] = {}
     for node in graph.nodes:
         names = set(node.inputs)

@@ -1,4 +1,4 @@
-"""Tells whether two graphs compute the same: SavedModels have one function under several names."""
+"""Compare graphs for equality: SavedModels have one function under several names."""
 
 from collections.abc import Hashable
 from operator import itemgetter
@@ -9,7 +9,7 @@ from converter.lower.graph import Attribute, Folded, Graph, Weight
 
 
 def likeness(graph: Graph) -> Hashable:
-    """Return what two graphs share that differ in the names of inner values only."""
+    """Return a key that is equal for graphs that differ only in the names of inner values."""
     return _of(graph, {}, graph)
 
 
@@ -21,7 +21,7 @@ def _of(graph: Graph, numbers: dict[str, int], outermost: Graph) -> Hashable:
         if isinstance(found, Weight):
             return found.tensor
         if isinstance(found, Folded):
-            return (name, found.shape)  # what made it has no likeness of its own
+            return (name, found.shape)  # its function cannot be compared
         if found is not None:
             return (found.dtype.str, found.shape, _content(found))
         return numbers.setdefault(name, len(numbers))

@@ -25,16 +25,16 @@ MOVES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("Gather", "GatherND", "Compress", "Slice", "Transpose", "Expand"), (0,)),
     "ScatterND": (0, 2), "ScatterElements": (0, 2), "Where": (1, 2), "Concat": None,
 }  # fmt: skip
-DOMAIN = "convert"  # of nodes that stand for something while a graph is built
-MOST = 200  # tensors of strings: for each, all nodes are searched
+DOMAIN = "convert"  # domain of placeholder nodes while a graph is built
+MOST = 200  # string tensors; each one takes a search through all nodes
 
 
 class Fingerprints:
-    """The fingerprints of the string tensors of a graph, as int64, for which there are kernels.
+    """The fingerprints of the string tensors of a graph, as int64, which has kernels.
 
     Attributes:
-        names: String tensor -> its fingerprints.
-        words: Strings that the graph compares them with.
+        names: Name of a string tensor -> name of its fingerprints.
+        words: Vocabulary: strings of the graph that were hashed.
     """
 
     def __init__(self, op: Builder, of_input: Callable[[str], str]) -> None:
@@ -44,7 +44,7 @@ class Fingerprints:
         self.words: set[str] = set()
 
     def of(self, name: str) -> str:
-        """Return the name of the fingerprints of a string tensor: an input, or elements of one.
+        """Return the name of a string tensor's fingerprints; strings may be moved, not computed.
 
         Raises:
             Unsupported: The strings are computed.
@@ -80,7 +80,7 @@ class Fingerprints:
         return made
 
     def replace(self, graph: Graph) -> None:
-        """Let shapes, lookups and comparisons of strings read the fingerprints.
+        """Make shapes, lookups and comparisons of strings read the fingerprints.
 
         Raises:
             Unsupported: A string of the graph is too long for `fingerprint`.
@@ -133,10 +133,10 @@ def fingerprints(op: Builder, x: Value) -> Value:
 
 
 def take_fingerprints(op: Builder) -> None:
-    """Replace the inputs whose strings a finished graph hashes by inputs of fingerprints.
+    """Replace the string inputs that a complete graph hashes by inputs of fingerprints.
 
     Raises:
-        Unsupported: Strings that are hashed are computed, or are read as strings, too.
+        Unsupported: Hashed strings are computed, or are also read as strings.
     """
     graph, taken = op.graph, {}
 

@@ -1,7 +1,7 @@
-"""Numbers that are known while a graph is lowered, or else computed when it runs.
+"""Values that are known while a graph is lowered, or else computed when it runs.
 
-Indices are computed from sizes, scales from bounds: with numpy where all of these are known, so
-that the graph has a constant, and with nodes where they are not. The formulas are the same.
+Indices are computed from sizes, scales from bounds: by NumPy where all operands are known, so that
+the graph has a constant, and by nodes where they are not. The formulas are the same.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ Operand: TypeAlias = "Numbers | float"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """An array of one dtype, or of booleans that came of comparing such.
+    """An array of one dtype, or of booleans from comparisons; known, or a value of the graph.
 
-    What is known of bfloat16 is kept in float32, and is no more exact than what is computed.
+    An array of bfloat16 is always a value of the graph, since NumPy has no such dtype.
     """
 
     op: Builder
@@ -28,7 +28,7 @@ class Numbers:
 
     @property
     def known(self) -> "np.ndarray | None":
-        """The numbers, where all are known."""
+        """The array, where it is known while lowering; else None."""
         return self.held if isinstance(self.held, np.ndarray) else None
 
     @property
@@ -73,11 +73,11 @@ class Numbers:
         return self._joined(other, "Div", np.divide)
 
     def __floordiv__(self, other: Operand) -> "Numbers":
-        """Return quotients of integers that are not negative, rounded down."""
+        """Return the quotients of non-negative integers, rounded down."""
         return self._joined(other, "Div", np.floor_divide)
 
     def __mod__(self, other: Operand) -> "Numbers":
-        """Return remainders of integers, with the sign of the divisor."""
+        """Return the remainders of integers, with the sign of the divisor."""
         return self._joined(other, "Mod", np.mod)
 
     def __rmod__(self, other: float) -> "Numbers":
@@ -93,40 +93,40 @@ class Numbers:
         return self._alike(other) / self
 
     def to(self, dtype: str) -> "Numbers":
-        """Return the numbers in another dtype."""
+        """Cast to another dtype."""
         if self.known is not None and dtype != "bfloat16":
             return Numbers(self.op, self.known.astype(dtype))
         return Numbers(self.op, self.op.cast(self.value, dtype))
 
     def floor(self) -> "Numbers":
-        """Return the largest integers not above."""
+        """Round down."""
         return self._turned("Floor", np.floor)
 
     def ceil(self) -> "Numbers":
-        """Return the smallest integers not below."""
+        """Round up."""
         return self._turned("Ceil", np.ceil)
 
     def to_even(self) -> "Numbers":
-        """Return the nearest integers, of two the even one."""
+        """Round half to even."""
         return self._turned("Round", np.round)
 
     def size(self) -> "Numbers":
-        """Return the numbers without their signs."""
+        """Return the absolute values."""
         return self._turned("Abs", np.abs)
 
     def rounded(self) -> "Numbers":
-        """Return the nearest integers, of two the one farther from zero."""
+        """Round half away from zero."""
         size = self.size()
         low = size.floor()
         up = (size - low >= 0.5).choose(low + 1.0, low)
         return (self < 0).choose(up * -1.0, up)
 
     def least(self, other: Operand) -> "Numbers":
-        """Return the smaller."""
+        """Return the elementwise minimum."""
         return self._joined(other, "Min", np.minimum)
 
     def most(self, other: Operand) -> "Numbers":
-        """Return the larger."""
+        """Return the elementwise maximum."""
         return self._joined(other, "Max", np.maximum)
 
     def __lt__(self, other: Operand) -> "Numbers":
@@ -145,7 +145,7 @@ class Numbers:
         return self._joined(other, "And", np.logical_and)
 
     def choose(self, a: Operand, b: Operand) -> "Numbers":
-        """Return a where this holds, else b; one of them is an array, or both are integers."""
+        """Return a where this is true, else b; one of them is an array, or both are integers."""
         like = next((v for v in (a, b) if isinstance(v, Numbers)), whole(self.op, 0))
         left, right = (v if isinstance(v, Numbers) else like._alike(v) for v in (a, b))
         if all(v.known is not None for v in (self, left, right)):
@@ -159,12 +159,12 @@ class Numbers:
         return Numbers(self.op, self.op.unsqueeze(self.value, [1]))
 
     def holds(self) -> bool:
-        """Return whether it is known that all hold."""
+        """Return whether all elements are known to be true."""
         return self.known is not None and bool(self.known.all())
 
 
 def whole(op: Builder, number: "int | Value") -> Numbers:
-    """Return a number, or a tensor of integers."""
+    """Return an integer or a tensor as int64."""
     if isinstance(number, Value):
         known = op.array(number)
         if known is not None:
@@ -174,7 +174,7 @@ def whole(op: Builder, number: "int | Value") -> Numbers:
 
 
 def real(op: Builder, number: "float | np.ndarray | Value", dtype: str = "float32") -> Numbers:
-    """Return a number, or a tensor of them, as floating point numbers."""
+    """Return a number, an array or a tensor as floating-point values of a dtype."""
     if not isinstance(number, Value):
         if dtype == "bfloat16":
             return Numbers(op, op.constant(number, dtype))
@@ -195,7 +195,7 @@ def size(op: Builder, x: Value, axis: int) -> Numbers:
 
 
 def count(op: Builder, until: Numbers) -> Numbers:
-    """Return the numbers from 0 to before another."""
+    """Return the integers from 0 up to, but not including, another."""
     if until.known is not None:
         return Numbers(op, np.arange(int(until.known), dtype=np.int64))
     zero, one = op.constant(0, "int64"), op.constant(1, "int64")
@@ -203,7 +203,7 @@ def count(op: Builder, until: Numbers) -> Numbers:
 
 
 def vector(op: Builder, parts: "list[Numbers | int]") -> Value:
-    """Return numbers as one vector."""
+    """Return scalars as one vector (int64)."""
     made = [v if isinstance(v, Numbers) else whole(op, v) for v in parts]
     if all(v.known is not None for v in made):
         return op.constant([int(v.known) for v in made if v.known is not None], "int64")
@@ -211,7 +211,7 @@ def vector(op: Builder, parts: "list[Numbers | int]") -> Value:
 
 
 def shape_of(*values: Numbers) -> tuple[int | str | None, ...]:
-    """Return the shape that arrays have together."""
+    """Return the shape that arrays broadcast to."""
     result: tuple[int | str | None, ...] = ()
     for v in values:
         result = broadcast(result, tuple(v.held.shape))

@@ -1,15 +1,15 @@
-"""The dtypes that onnxruntime has kernels for, by operator, and how a node of others is computed.
+"""The dtypes that onnxruntime has kernels for, by operator, and replacements for other dtypes.
 
-This is the only place that knows what the runtime lacks; every node of every front end passes it
+Only this module knows which kernels the runtime lacks; every node of every front end passes it
 (`Builder.node`). A node whose dtype has no kernel is computed in another dtype and cast back:
 
-- integers in a wider type, which is exact: sums and products wrap around as the frameworks' do;
+- integers in a wider type, which is exact: sums and products wrap around as in the frameworks;
 - bfloat16 in float32, rounded once after each operation, as the frameworks' kernels do;
 - float64 by other operators (`double.FORMS`), else in float32, which loses digits and is counted;
-- uint64, where only its order counts, as int64 in the same order.
+- uint64 as int64 with the sign bit flipped, where the operator only compares the values.
 
-The kernels are those of onnxruntime 1.31, CPU, at opset 18; float16 is where float32 is:
-onnxruntime casts by itself.
+The kernels are those of onnxruntime 1.31, CPU, at opset 18. float16 counts as supported where
+float32 is: onnxruntime inserts the casts.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ ALL = "egfdbBhHiIlL?s"
 NUMBERS = "efdbBhHiIlL"
 INTEGERS = "bBhHiIlL"
 INTEGRAL = frozenset(dtype for dtype, letter in LETTERS.items() if letter in INTEGERS)
-# Operators whose operands are all of one dtype, by the dtypes that this may be.
+# Supported dtypes (as letters) -> operators whose operands all have one dtype.
 ALIKE: dict[str, Sequence[str]] = {
     NUMBERS: ("Abs", "Add", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Mul",
               "Shrink", "Sub"),
@@ -36,7 +36,7 @@ ALIKE: dict[str, Sequence[str]] = {
     INTEGERS: ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
     ALL: ("Cast", "Concat", "Identity", "Shape", "Transpose"),
     NUMBERS + "?s": ("Size",),
-    # Elu and some more have no kernel of float64, but are functions of what has.
+    # Elu and some others have no float64 kernel, but expand to operators that have one.
     "efd": ("Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "IsNaN", "LeakyRelu", "Log",
             "LogSoftmax", "Reciprocal", "Round", "Selu", "Sigmoid", "Sin", "Softmax",
             "Softsign", "Sqrt", "Sum", "Tanh", "ThresholdedRelu"),
@@ -50,7 +50,7 @@ ALIKE: dict[str, Sequence[str]] = {
     "efdiIlL": ("MatMul",), "efdbhil": ("Neg",), "efBil?": ("NonZero",), "fdhil": ("Range",),
     "efdbil": ("Relu",), "efdbls": ("Unique",),
 }  # fmt: skip
-# Operators whose operands differ: the dtypes of each, T for one that those marked T share.
+# Operators whose operands differ -> the dtypes of each operand; T for the dtype that they share.
 DIFFERENT = {
     "BatchNormalization": "efd efd efd efd efd", "Compress": "efdbBhHiIlL?s ?",
     "CumSum": "efdil il", "DFT": "efd il", "Expand": "efdbBhHiIlL?s l",
@@ -70,27 +70,27 @@ SHARED = {
     "ScatterND": ALL, "Where": "efdbBiIls",
 }  # fmt: skip
 _ALIKE = {op_type: letters for letters, op_types in ALIKE.items() for op_type in op_types}
-# What is computed in float32 and in no wider type.
+# Operators whose widest floating-point kernel is float32.
 SINGLE = frozenset((
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Celu", "Conv",
     "ConvTranspose", "Cosh", "Det", "Erf", "GRU", "GlobalAveragePool", "GlobalMaxPool",
     "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpPool", "NonZero", "OneHot", "RNN",
     "Resize", "Sinh", "Tan",
 ))  # fmt: skip
-# What is moved about in bfloat16; anything else is computed in float32.
+# Operators that only move elements, in bfloat16 too; all others are computed in float32.
 MOVES = frozenset((
     "Cast", "Concat", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "Reshape",
     "Scan", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 ))  # fmt: skip
-# Operators that only compare their first operand, and keep or count its elements.
+# Operators that only compare elements of their first operand, and return elements or indices.
 ORDERED = frozenset(("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "TopK"))
-# Operators whose outputs of the operands' dtype are indices.
+# Operators whose outputs are indices or sizes, even where their dtype is that of the operands.
 MAKES_INDICES = frozenset(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"))
 
-# Operator -> integers (and booleans) that have no kernel -> the type to compute them in.
+# Operator -> integer (or boolean) dtype without a kernel -> the dtype to compute it in.
 _SMALL = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32"}
 _RUNNING = {**_SMALL, "uint32": "int64", "uint64": "int64"}
-# onnxruntime adds integers up as float64, and does not wrap around: int64 has room for overflow.
+# onnxruntime sums integers in float64, which does not wrap around; int64 has room for overflow.
 _SUMS = dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"), "int64")
 _WIDE = {"int16": "int32", "uint16": "int32"}
 _EXTREMES = {**_WIDE, "uint32": "int64", "bool": "uint8"}
@@ -108,8 +108,8 @@ LACKING = {
               "uint64": "int64", "float16": "float32"},
     "IsInf": {"float16": "float32"},
 }  # fmt: skip
-# Where that says nothing: the types to try in turn. Each holds all numbers of the one before;
-# int64 beyond 2**53 would not be exact as float64, and is not tried.
+# Dtype -> wider dtypes to try in turn where LACKING has no entry. Each represents all values of the
+# dtype (float32 for float64 excepted); int64 beyond 2**53 would not be exact as float64.
 WIDER = {
     "bool": ("uint8", "int32", "int64", "float32"),
     "uint8": ("int32", "int64", "float32"), "int8": ("int32", "int64", "float32"),
@@ -120,14 +120,14 @@ WIDER = {
 
 
 class Replacement(NamedTuple):
-    """The operands of one dtype are to be cast to another, and outputs back.
+    """Casts of the operands of one dtype to another, and of the outputs back.
 
     Attributes:
-        dtype: Has no kernel.
-        wide: Has one.
-        by_form: Whether `double.FORMS` computes it instead.
-        keeps_order: Whether only the order of uint64 counts, which `wide` keeps with its sign bit
-            flipped.
+        dtype: Dtype without a kernel.
+        wide: Dtype with a kernel.
+        by_form: Whether `double.FORMS` computes the node instead.
+        keeps_order: Whether uint64 is cast to int64 with its sign bit flipped, which keeps the
+            order of the values.
     """
 
     dtype: str
@@ -137,14 +137,14 @@ class Replacement(NamedTuple):
 
 
 def find_replacement(op_type: str, dtypes: Sequence[str | None]) -> Replacement | None:
-    """Return what is to be cast before a node is made; None where onnxruntime has the kernel.
+    """Return the casts that a node needs; None where onnxruntime has a kernel.
 
     Args:
-        op_type: ONNX's name.
-        dtypes: Of the inputs; None for an optional one that is left out.
+        op_type: ONNX's name of the operator.
+        dtypes: Dtypes of the inputs; None for an optional input that is omitted.
 
     Raises:
-        Unsupported: There is no kernel, nor one of a wider dtype.
+        Unsupported: There is no kernel for these dtypes or for wider ones.
     """
     if "bfloat16" in dtypes and op_type not in MOVES:
         return Replacement("bfloat16", "float32")
@@ -169,7 +169,7 @@ def find_replacement(op_type: str, dtypes: Sequence[str | None]) -> Replacement 
 
 
 def has_kernel(op_type: str, dtypes: Sequence[str | None]) -> bool:
-    """Return whether onnxruntime takes inputs of these dtypes."""
+    """Return whether onnxruntime has a kernel for inputs of these dtypes."""
     try:
         check_dtypes(op_type, dtypes)
     except Unsupported:
@@ -178,14 +178,14 @@ def has_kernel(op_type: str, dtypes: Sequence[str | None]) -> bool:
 
 
 def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
-    """Hold a node to the dtypes that onnxruntime takes.
+    """Check that onnxruntime has a kernel for inputs of these dtypes.
 
     Args:
-        op_type: ONNX's name.
-        dtypes: Of its inputs; None where an optional one is left out.
+        op_type: ONNX's name of the operator.
+        dtypes: Dtypes of the inputs; None for an optional input that is omitted.
 
     Raises:
-        Unsupported: It would be refused.
+        Unsupported: There is no kernel.
     """
     if op_type in _ALIKE:
         patterns = ["T"] * len(dtypes)

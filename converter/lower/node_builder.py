@@ -1,8 +1,8 @@
 """Nodes of a graph being built: names, inputs and outputs, constants, dtypes and shapes.
 
-Values have the source's order of axes, and the graph's may be another (`converter.lower.values`).
-Shapes are inferred here and in `converter.lower.builder`, because importing onnx takes as long as
-converting a model; tests compare them with onnx's own inference.
+Values have the source's order of axes; the graph may store them in another (see
+`converter.lower.values`). Shapes are inferred here and in `converter.lower.builder`, because
+importing onnx takes as long as converting a model; tests compare them with onnx's shape inference.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,10 +28,10 @@ class NodeBuilder:
     """A graph being built.
 
     Attributes:
-        graph: The graph so far.
+        graph: Graph or subgraph being built.
         weights: Tensors that its initializers may name.
-        supplies: What the user's modules supply beside the source's own words, if anything.
-        spent: What walking through code of the source's has cost so far, where there is any.
+        supplies: Layers and functions that trusted modules supply, if any.
+        spent: Budget used so far to interpret Python code of the source, if it has any.
     """
 
     supplies: Any = None
@@ -40,20 +40,20 @@ class NodeBuilder:
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         self.graph = graph
         self.weights = weights
-        # Tensors that inference does not read, as what knows their layer says.
+        # Tensors that inference does not read, as the handlers of their layers report.
         self.left: set[str] = set()
         self._outermost = graph
         self._scope: list[str] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[object, Value] = {}
-        self._called: dict[str, str] = {}  # tensors of the bundle -> their names in the graph
+        self._called: dict[str, str] = {}  # tensor of the bundle -> its name in the graph
         self._cache: dict[object, Value] = {}
 
-    # -- what comes in -----------------------------------------------------------------------
+    # -- inputs, weights and constants -------------------------------------------------------
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Name what is built inside after a layer."""
+        """Prefix the names of values built in this context with the name of a layer."""
         self._scope.append(name)
         try:
             yield
@@ -62,7 +62,7 @@ class NodeBuilder:
 
     @contextmanager
     def body(self, name: str) -> Iterator[Graph]:
-        """Build an inner graph, as a loop's; it sees what is outside, and constants stay there."""
+        """Build a subgraph, as of a Loop; it reads outer values, and its constants are outside."""
         outer, cache = self.graph, dict(self._cache)
         self.graph = Graph(
             self.unique(name), outer.opset, specs=outer.specs, initializers=outer.initializers
@@ -88,11 +88,11 @@ class NodeBuilder:
 
     @property
     def is_outermost(self) -> bool:
-        """Whether what is built is no part of a loop or a branch."""
+        """Whether the graph being built is the main graph, not a subgraph."""
         return self.graph is self._outermost
 
     def late_input(self, name: str, dtype: str, shape: Shape) -> str:
-        """Add an input to the graph as a whole, wherever what is built stands; return its name.
+        """Add an input to the main graph, even while a subgraph is built; return its name.
 
         Raises:
             Unsupported: ONNX has no such dtype.
@@ -105,7 +105,7 @@ class NodeBuilder:
         return found
 
     def output(self, value: Value, name: str) -> None:
-        """Make a value an output of the graph under a name of its own."""
+        """Make a value an output of the graph under a new name."""
         self.graph.nodes.append(
             Node("Identity", [self.plain(value).name], [name], {}, f"output/{name}")
         )
@@ -113,7 +113,7 @@ class NodeBuilder:
         self.graph.outputs.append(name)
 
     def weight(self, tensor: str) -> Value:
-        """Return a tensor of the bundle as it is stored there."""
+        """Return an unchanged tensor of the bundle as a value."""
         found = self.weights[tensor]
         name = self._called.get(tensor)
         if name is None:
@@ -128,7 +128,7 @@ class NodeBuilder:
         )
 
     def constant(self, value: object, dtype: str | None = None) -> Value:
-        """Return a small constant; equal ones are one."""
+        """Return a small constant; equal constants share one initializer."""
         if dtype == "bfloat16":
             return self.cast(self.constant(value, "float32"), dtype)
         array = np.asarray(value, numpy_type(dtype) if dtype else None)
@@ -157,12 +157,12 @@ class NodeBuilder:
         return None
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for the graph's inputs and outputs: nothing else gets one of them."""
+        """Reserve names for the graph's inputs and outputs, so that no other value gets them."""
         for name in names:
             self._counts.setdefault(name, 1)
 
     def unique(self, base: str) -> str:
-        """Return a name that nothing has, in the current scope."""
+        """Return a new unique name in the current scope."""
         return self._fresh("/".join([*self._scope, base]))
 
     def _fresh(self, name: str) -> str:
@@ -176,11 +176,11 @@ class NodeBuilder:
         return found
 
     def note(self, text: str) -> None:
-        """Tell the reader of the graph something, once."""
+        """Add a note to the reader to the main graph, once."""
         if text not in self._outermost.notes:
             self._outermost.notes.append(text)
 
-    # -- what every operation is made with ---------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------
 
     def node(
         self,
@@ -192,20 +192,20 @@ class NodeBuilder:
         stored: Permutation | None = None,
         domain: str = "",
     ) -> list[Value]:
-        """Add a node whose inputs stand in the graph as they are, and return its outputs.
+        """Add a node that reads its inputs in their stored order of axes; return its outputs.
 
         Args:
-            op_type: ONNX's name.
-            inputs: None where an optional one is left out.
-            outputs: dtype and shape of each, in the source's order of axes.
-            attributes: Under ONNX's names.
-            stored: Order of axes that the outputs have in the graph; the source's by default.
-            domain: Of the operator, where it is not ONNX's own.
+            op_type: ONNX's name of the operator.
+            inputs: Inputs; None for an optional input that is omitted.
+            outputs: Dtype and shape of each output, in the source's order of axes.
+            attributes: Attributes under ONNX's names.
+            stored: Stored order of axes of the outputs; the source's by default.
+            domain: Domain of the operator, where it is not ONNX's own.
 
-        Where onnxruntime has no kernel of a dtype, `legalize` says what is cast or made instead.
+        Where onnxruntime has no kernel for a dtype, `legalize` chooses casts or other operators.
 
         Raises:
-            Unsupported: There is no kernel, and nothing in its place.
+            Unsupported: There is no kernel and no replacement.
         """
         dtypes = [None if v is None else v.dtype for v in inputs]
         replacement = None if domain else legalize.find_replacement(op_type, dtypes)
@@ -228,7 +228,7 @@ class NodeBuilder:
         names_in = ["" if v is None else v.name for v in inputs]
         while names_in and not names_in[-1]:
             names_in.pop()
-        # What is constant is made once, and never inside a loop.
+        # Constant nodes are computed once in the main graph, not in each iteration of a loop.
         graph = self._outermost if constant else self.graph
         graph.nodes.append(Node(op_type, names_in, names, dict(attributes or {}), name, domain))
         result = []
@@ -268,7 +268,7 @@ class NodeBuilder:
         ]
 
     def _flip_sign(self, x: Value, dtype: str) -> Value:
-        """Return uint64 as int64 of the same order, or the other way round."""
+        """Map uint64 to int64 (or back) by flipping the sign bit, which keeps the order."""
         sign = self.constant(-(1 << 63), "int64")
         given = [self.cast(x, "int64"), sign]
         (flipped,) = self.node("BitwiseXor", given, [("int64", x.shape)], stored=x.stored)
@@ -277,17 +277,17 @@ class NodeBuilder:
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Raise where a node would not do; a source that is typed already needs no such check."""
+        """Check a node and raise where it is invalid; by default sources are taken to be valid."""
 
     def emit(
         self, op_type: str, *inputs: Value | None, dtype: str, shape: Shape, **attributes: Attribute
     ) -> Value:
-        """Add a node with one output whose operands must have the source's order of axes."""
+        """Add a node with one output; its inputs are stored in the source's order of axes first."""
         plain = [None if v is None else self.plain(v) for v in inputs]
         return self.node(op_type, plain, [(dtype, shape)], attributes=attributes)[0]
 
     def kept(self, value: Value, stored: Permutation) -> Value:
-        """Return a value that stands in the graph with its axes in this order."""
+        """Return a value stored with its axes in this order."""
         if value.stored == stored:
             return value
         key = ("kept", value.name, value.stored, stored)
@@ -295,7 +295,7 @@ class NodeBuilder:
             back = inverse(value.stored)
             order = [back[axis] for axis in stored]
             moves = [i for i in order if value.shape[value.stored[i]] != 1]
-            # A zero in a Reshape would stand for the size that was there.
+            # A zero in the shape of a Reshape would copy a size of the input.
             is_reshape = moves == sorted(moves) and 0 not in value.shape
             if is_reshape and _at_most_one_unknown(value.shape):
                 sizes = [value.shape[axis] for axis in stored]
@@ -317,11 +317,11 @@ class NodeBuilder:
         return self._cache[key]
 
     def plain(self, value: Value) -> Value:
-        """Return a value that stands in the graph with the source's order of axes."""
+        """Return a value stored in the source's order of axes."""
         return self.kept(value, identity(value.rank))
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """X in another dtype."""
+        """Cast x to another dtype."""
         if x.dtype == dtype:
             return x
         key = ("cast", x.name, dtype)
@@ -335,7 +335,7 @@ class NodeBuilder:
 
 
 def _check_range(value: Attribute) -> None:
-    """Raise where a number has no place in an ONNX attribute: 64-bit integers, 32-bit floats."""
+    """Raise where a number does not fit an ONNX attribute: 64-bit integer or 32-bit float."""
     numbers = value if isinstance(value, list) else [value]
     for n in numbers:
         if isinstance(n, int) and not -(1 << 63) <= n < 1 << 63:

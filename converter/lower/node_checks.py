@@ -1,8 +1,8 @@
-"""Sizes and attributes that ONNX's operators take: a node that breaks a rule is refused here.
+"""Checks of the sizes and attributes of nodes against the rules of ONNX's operators.
 
-Handlers rely on what a framework checked when it made the graph. A graph that was damaged, or made
-by hand, may multiply matrices whose sizes differ; that is found here, node by node, as far as
-sizes are known. `legalize` does the same for dtypes.
+Handlers assume that the framework validated the graph when it was built. A damaged or hand-made
+graph may multiply matrices whose sizes do not match; each node is checked here, as far as sizes
+are known. `legalize` checks dtypes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ from converter.lower.legalize import INTEGRAL
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers, wherever they are
-SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # whose second operand is a vector of sizes
+REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers in every operator
+SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # operators with a vector of sizes as 2nd input
 
 Inputs = Sequence[Value | None]
 Known = Callable[[Value], "np.ndarray | None"]
@@ -25,16 +25,16 @@ Rule = Callable[[Inputs, Mapping[str, Attribute], Known], None]
 def check_sizes(
     op_type: str, inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
 ) -> None:
-    """Hold a node to the sizes that onnxruntime takes, as far as they are known.
+    """Check that onnxruntime accepts the sizes of a node's inputs, as far as they are known.
 
     Args:
-        op_type: ONNX's name.
-        inputs: None where an optional one is left out.
-        attributes: Under ONNX's names.
-        known: Gives the elements of a value, where they are known.
+        op_type: ONNX's name of the operator.
+        inputs: Inputs; None for an optional input that is omitted.
+        attributes: Attributes under ONNX's names.
+        known: Function that returns the elements of a value, or None where they are unknown.
 
     Raises:
-        Unsupported: It would be refused.
+        Unsupported: onnxruntime would reject the node.
     """
     for name in REALS:
         if not isinstance(attributes.get(name, 0.0), int | float):
@@ -47,7 +47,7 @@ def check_sizes(
 
 
 def _sizes(value: Value | None) -> tuple[Dim, ...]:
-    """Return the sizes of a value in the order that its axes have in the graph."""
+    """Return the sizes of a value in its stored order of axes."""
     assert value is not None
     return tuple(value.shape[axis] for axis in value.stored)
 
@@ -63,7 +63,7 @@ def _not_together(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def _axis(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
-    """The attribute names an axis that there is."""
+    """Check that the attribute ``axis`` is within the rank."""
     del known
     rank = len(_sizes(inputs[0]))
     axis = attributes.get("axis", 0)
@@ -72,7 +72,7 @@ def _axis(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> 
 
 
 def _axes(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
-    """The second operand names axes that there are, each once."""
+    """Check that the axes in the second operand are within the rank and distinct."""
     del attributes
     rank = len(_sizes(inputs[0]))
     axes = _numbers(inputs, 1, known) or []

@@ -1,8 +1,8 @@
-"""A graph as plain data and back: what a child process may answer with.
+"""Convert graphs to plain data and back, for the answers of child processes.
 
-What comes back is looked through as a file from a stranger would be: names that nothing made,
-operators of unknown domains, dtypes that there are not, shapes that are none, cycles. What the
-operators themselves demand is onnx's to say (`problem`), where it is installed.
+Data from a child process are untrusted and validated like a file: undefined names, unknown domains
+and dtypes, invalid shapes, cycles. The rules of the operators themselves are checked by onnx where
+it is installed (`problem`).
 """
 
 import base64
@@ -22,22 +22,22 @@ from converter.lower.node_builder import MAX_FLOAT
 
 OP_TYPE = re.compile(r"[A-Z][A-Za-z0-9_]{0,99}\Z")
 MAX_CONSTANT_BYTES = 64 << 20
-MAX_DEPTH = 8  # of graphs in attributes of nodes
+MAX_DEPTH = 8  # of nested subgraphs
 MAX_RANK = 64
 
 
 class MalformedGraphError(ValueError):
-    """It is no graph."""
+    """The data do not describe a valid graph."""
 
 
-# -- there ---------------------------------------------------------------------------------------
+# -- encoding ------------------------------------------------------------------------------------
 
 
 def encode(graph: Graph) -> dict[str, Any]:
-    """Return a graph as JSON takes it.
+    """Return a graph as data for JSON.
 
     Raises:
-        ValueError: It holds what cannot be told.
+        ValueError: The graph contains a value that cannot be encoded.
     """
     return {
         "inputs": graph.inputs,
@@ -79,7 +79,7 @@ def _encode(value: Any) -> dict[str, Any]:
     raise ValueError(f"an attribute of type {type(value).__name__}")
 
 
-# -- and back ------------------------------------------------------------------------------------
+# -- decoding ------------------------------------------------------------------------------------
 
 
 def decode(
@@ -88,14 +88,14 @@ def decode(
     """Return the graph that plain data describes.
 
     Args:
-        content: The data.
-        name: For the graph.
-        opset: It is written for.
-        given: Names of the values that it may read: those inputs and no others.
-        weights: Names that its initializers may have.
+        content: Plain data.
+        name: Name for the graph.
+        opset: Opset of the graph.
+        given: Names that the graph's inputs must have.
+        weights: Weights that its initializers may name.
 
     Raises:
-        MalformedGraphError: It describes none.
+        MalformedGraphError: The data do not describe a valid graph.
     """
     try:
         graph = _decode(content, name, opset, 0, frozenset())
@@ -208,11 +208,11 @@ def _array(value: Any) -> np.ndarray:
 
 
 def problem(model: bytes, specs: Mapping[str, Spec]) -> str:
-    """Return what onnx has against a model, or nothing; nothing as well where it is not installed.
+    """Return why onnx rejects a model; an empty string if it is valid or onnx is not installed.
 
     Args:
-        model: A ModelProto.
-        specs: What is said of its values, which may not contradict what onnx infers.
+        model: Serialized ModelProto.
+        specs: Declared dtypes and shapes of values, which must agree with those that onnx infers.
     """
     if importlib.util.find_spec("onnx") is None:
         return ""
@@ -222,7 +222,7 @@ def problem(model: bytes, specs: Mapping[str, Spec]) -> str:
         proto = onnx.load_model_from_string(model)
         onnx.checker.check_model(proto)
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
-    except Exception as e:  # noqa: BLE001 - it raises what it likes
+    except Exception as e:  # noqa: BLE001 - onnx raises many types of errors
         return " ".join(str(e).split())[:300]
     for info in [*inferred.graph.value_info, *inferred.graph.output]:
         kind = info.type.tensor_type

@@ -1,4 +1,4 @@
-"""Repeat a step a number of times that may be computed, as ONNX's Loop.
+"""Repeat a step a static or computed number of times, by ONNX's Loop.
 
 Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 """
@@ -19,10 +19,10 @@ def repeat(op: Builder, count: Value, start: Sequence[Value], step: Step) -> lis
 
     Args:
         op: Builder.
-        count: How often, an int64 scalar.
-        start: The values before the first step.
-        step: From the number of the step (0, 1, …; an int64 scalar) and values to the next values,
-            of the same dtypes and shapes.
+        count: Number of steps, an int64 scalar.
+        start: Values before the first step.
+        step: Function from the index of the step (0, 1, …; an int64 scalar) and the values to the
+            next values, of the same dtypes and shapes.
     """
     with op.body("body") as body:
         at = op.input(op.unique("step"), "int64", ())

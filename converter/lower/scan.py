@@ -1,4 +1,4 @@
-"""A loop over the steps of sequences, as ONNX's Scan.
+"""A loop over the steps of sequences, by ONNX's Scan.
 
 Spec: https://onnx.ai/onnx/operators/onnx__Scan.html
 """
@@ -18,20 +18,20 @@ def scan(
     op: Builder, step: Step, states: Sequence[Value], sequences: Sequence[Value], *,
     axis: int, backwards: bool = False,
 ) -> tuple[list[Value], list[Value]]:  # fmt: skip
-    """Go over the steps of sequences.
+    """Iterate over the steps of sequences.
 
     Args:
         op: Builder.
-        step: States and one step of each sequence to new states, of the shapes of the old, and
-            outputs.
-        states: Where it starts.
-        sequences: Of equally many steps.
-        axis: Of the steps, in every sequence.
-        backwards: Whether the last step comes first.
+        step: Function from the states and one step of each sequence to the new states, of the same
+            shapes, and outputs.
+        states: Initial states.
+        sequences: Sequences with equal numbers of steps.
+        axis: Axis of the steps in every sequence.
+        backwards: Whether the last step is processed first.
 
     Returns:
-        The last states, and each output for all steps along the same axis, in the order of the
-        sequences in any case.
+        The final states, and each output with all steps stacked along the same axis, in the order
+        of the sequences, backwards or not.
     """
     with op.body("body") as body:
         inner = [state_input(op, "state", s) for s in states]
@@ -60,14 +60,14 @@ def scan(
 
 
 def _part(op: Builder, sequence: Value, axis: int) -> Value:
-    """Add one step of a sequence as an input of the body."""
+    """Add an input of the body for one step of a sequence."""
     shape = sequence.shape[:axis] + sequence.shape[axis + 1 :]
     step = replace(sequence, shape=shape, stored=without(sequence.stored, [axis]))
     return state_input(op, "step", step)
 
 
 def _along(stacked: Value, step: Value, axis: int) -> Value:
-    """Return what Scan stacked along its first axis with the steps along this one."""
+    """Return an output of Scan, stacked along axis 0, with its steps along another axis."""
     order = (axis, *(a if a < axis else a + 1 for a in step.stored))
     shape = tuple(stacked.shape[i] for i in inverse(order))
     return replace(stacked, shape=shape, stored=order)

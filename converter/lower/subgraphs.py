@@ -1,4 +1,4 @@
-"""Inner graphs: what those of loops and branches have in common."""
+"""Inputs and outputs of the subgraphs of loops and branches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,12 +9,12 @@ from converter.lower.values import Value
 
 
 def outputs_of(op: Builder, body: Graph, values: Sequence[Value]) -> list[str]:
-    """Return names for a body's outputs: each made in it, and only once there.
+    """Return distinct names for a subgraph's outputs, each computed by a node of the subgraph.
 
     Args:
-        op: The builder, in the body.
-        body: Which gets a node for what was made outside, or stands there twice.
-        values: In the order of axes in which they stand in the graph.
+        op: Builder, in the subgraph.
+        body: Subgraph; gets an Identity for an outer value and for a second use of a value.
+        values: Outputs, in their stored order of axes.
     """
     made = {name for node in body.nodes for name in node.outputs}
     names: list[str] = []
@@ -29,7 +29,7 @@ def outputs_of(op: Builder, body: Graph, values: Sequence[Value]) -> list[str]:
 
 
 def state_input(op: Builder, base: str, like: Value) -> Value:
-    """Add an input of a body, of the dtype, shape and order of axes of a value."""
+    """Add an input to a subgraph, with the dtype, shape and stored order of a value."""
     shape = tuple(like.shape[i] for i in like.stored)
     found = op.input(op.unique(base), like.dtype, shape)
     return replace(found, shape=like.shape, stored=like.stored)

@@ -9,7 +9,7 @@ Matrix = list[dict[str, Any]]
 
 
 def _keras() -> Matrix:
-    """Return a row for each layer and operation, and for each activation that is a string."""
+    """Return a row for each layer and operation, and for each activation that is named."""
     from converter.lower.keras.activations import FUNCTIONS, LAMBDA
     from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
 
@@ -30,7 +30,7 @@ def _keras() -> Matrix:
 def _tf() -> Matrix:
     from converter.lower.tf.table import OPS
 
-    own = "_Loop"  # what the walk makes of cycles; no file has it
+    own = "_Loop"  # internal op that replaces cycles; files do not contain it
     return [row for row in OPS.support_matrix() if row["name"] != own]
 
 
@@ -40,5 +40,5 @@ def _torch() -> Matrix:
     return OPS.support_matrix()
 
 
-# A front end is imported when it is asked for: all of its families take a second.
+# A front end is imported only on request: importing all its families takes a second.
 MATRICES: dict[str, Callable[[], Matrix]] = {"keras": _keras, "tf": _tf, "torch": _torch}

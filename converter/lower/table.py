@@ -1,17 +1,17 @@
 """Tables of operations: what a framework calls an operation, and the function that lowers it.
 
 Each framework has its tables (`converter.lower.tf.table`, `converter.lower.torch.table`,
-`converter.lower.keras.table`); what a row is, how families are found and how arguments are bound is
-said here, once.
+`converter.lower.keras.table`); this module defines rows, how families of handlers are imported and
+how arguments are read from signatures.
 
 A *handler* is a function whose signature is the operation's specification: the builder first, then
 the tensors and arguments under the framework's own names, with its defaults. The first line of its
 docstring is the operation's line in the support matrix (``convert ops``). Operations that differ
-in a setting alone share a handler, and are literal rows of it::
+only in a setting share a handler; each has a literal row::
 
     @tf_op(
-        Variant("SegmentMax", "The largest of each segment.", kind="Max"),
-        Variant("SegmentMin", "The smallest of each segment.", kind="Min"),
+        Variant("SegmentMax", "Maximum of each segment.", kind="Max"),
+        Variant("SegmentMin", "Minimum of each segment.", kind="Min"),
     )
     def reduce_segments(op, data, segment_ids, /, *, kind): ...
 
@@ -19,10 +19,10 @@ in a setting alone share a handler, and are literal rows of it::
     def unary(op, x, /, *, op_type):
         return op.unary(op_type, x)
 
-An argument that is in no signature is unsupported, never ignored, unless the table says that it
-has no meaning for inference.
+An argument that is not in the handler's signature is unsupported and never ignored, unless the
+table lists it as irrelevant to inference.
 
-To add an operation, write a handler in the family it belongs to. To add a family, write a module
+To add an operation, write a handler in the module of its family. To add a family, write a module
 and name it in the framework's table.
 """
 
@@ -39,12 +39,12 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Variant:
-    """One of several rows of a handler, by what distinguishes it.
+    """One of several operations of a handler, with the settings that distinguish it.
 
     Attributes:
-        names: Of the operation, which may have several.
-        summary: Its line in the support matrix; None for the handler's own.
-        settings: What the handler is given for it, by name, beside the operation's own arguments.
+        names: Names of the operation.
+        summary: Its line in the support matrix; None for that of the handler.
+        settings: Keyword arguments for the handler, in addition to the operation's arguments.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ def summarize(text: str | None) -> str:
 
 
 def direct(op_types: Mapping[str, str], formula: str = "{}(x).") -> list[Variant]:
-    """Return rows of operations that are one node of ONNX each, which is their ``op_type``."""
+    """Return variants for operations that are a single ONNX node each, given as ``op_type``."""
     return [
         Variant(name, formula.format(op_type.lower()), op_type=op_type)
         for name, op_type in op_types.items()
@@ -72,17 +72,17 @@ class Row:
     """One operation.
 
     Attributes:
-        name: As the framework has it.
-        handler: Lowers it; the row's settings are bound.
-        summary: What it computes, in one line.
-        module: Where the handler is written.
+        name: Name of the operation in the framework.
+        handler: Function that lowers it, with the settings of its variant bound.
+        summary: What the operation computes, in one line.
+        module: Module of the handler.
         parameters: Names of its tensors and arguments, in order.
-        positional: How many of these may be given by position.
-        required: How many of these have no default.
-        arguments: Names of those that may be given by name.
+        positional: Number of parameters that may be positional.
+        required: Number of positional parameters without a default.
+        arguments: Names of the parameters that may be keyword arguments.
         is_variadic: Whether it takes any number of tensors.
-        kinds: Annotations, by parameter.
-        is_ignored: Tells names of arguments that have no meaning for inference.
+        kinds: Annotations by parameter.
+        is_ignored: Function that returns whether an argument is irrelevant to inference.
     """
 
     name: str
@@ -99,15 +99,15 @@ class Row:
 
     @property
     def function(self) -> Handler:
-        """The handler as it is written, which its variants share."""
+        """The handler without bound settings, which all its variants share."""
         return self.handler.func if isinstance(self.handler, partial) else self.handler
 
     def unknown(self, names: Iterable[str]) -> list[str]:
-        """Return those names that are neither arguments of the handler nor without meaning."""
+        """Return the names that are neither arguments of the handler nor ignored."""
         return [name for name in names if name not in self.arguments and not self.is_ignored(name)]
 
     def known(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of the given arguments that the handler takes."""
+        """Return the given arguments that the handler takes."""
         return {name: value for name, value in given.items() if name in self.arguments}
 
 
@@ -115,24 +115,24 @@ R = TypeVar("R", bound=Row)
 
 
 class OpTable(Mapping[str, R], Generic[R]):
-    """Rows by name, entered by families: modules that are imported when a row is looked for.
+    """Rows by name; the modules that register them (families) are imported on demand.
 
-    A model needs few of them, and importing all takes longer than lowering it.
+    A model needs few families, and importing all of them takes longer than lowering it.
     """
 
     def __init__(
         self, row: type[R], package: str = "", families: Sequence[str] = (), *, leading: int = 1,
         supplied: Sequence[str] = (), is_ignored: Callable[[str], bool] = _NOTHING.__contains__,
     ) -> None:  # fmt: skip
-        """Name the families.
+        """Set the families, without importing them.
 
         Args:
             row: Class of the rows.
-            package: Where the families are.
-            families: Modules below it, those first that most models need.
-            leading: How many parameters precede the operation's own: the builder, and weights.
-            supplied: Arguments that handlers may take and no file gives: the front end does.
-            is_ignored: Tells names of arguments that have no meaning for inference.
+            package: Package of the families.
+            families: Modules of the package, the most frequently needed first.
+            leading: Number of parameters before the operation's own: the builder, and weights.
+            supplied: Arguments that the front end passes to handlers, and files do not contain.
+            is_ignored: Function that returns whether an argument is irrelevant to inference.
         """
         self.families = tuple(f"{package}.{family}" for family in families)
         self._left = list(self.families)
@@ -143,14 +143,14 @@ class OpTable(Mapping[str, R], Generic[R]):
         self._is_ignored = is_ignored
 
     def enter(self, *names: str | Variant, **more: Any) -> Callable[[H], H]:
-        """Return a decorator that enters a handler under these names.
+        """Return a decorator that registers a handler under these names.
 
         Args:
-            names: Of the operations.
-            more: What else their rows say.
+            names: Names or variants of the operations.
+            more: Further fields of their rows.
 
         Raises:
-            ValueError: One of them is taken.
+            ValueError: A name has a handler already.
         """
 
         def decorate(handler: H) -> H:
@@ -172,9 +172,9 @@ class OpTable(Mapping[str, R], Generic[R]):
         return self._row(name=name, handler=bound, summary=summary, **signed)
 
     def _sign(self, handler: Handler, settings: frozenset[str]) -> dict[str, Any]:
-        """Return what a handler's signature says of an operation's own arguments."""
+        """Return the fields of a row that follow from a handler's signature."""
         code = getattr(handler, "__code__", None)
-        if code is None or handler.__dict__:  # it may say that it has another signature
+        if code is None or handler.__dict__:  # it may have a __signature__ or be wrapped
             return self._inspect(handler)
         positional = code.co_varnames[self._leading : code.co_argcount]
         others = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -192,7 +192,7 @@ class OpTable(Mapping[str, R], Generic[R]):
         }
 
     def _inspect(self, handler: Handler) -> dict[str, Any]:
-        """Return what a handler's signature says, however it is made."""
+        """Return the fields of `_sign` by `inspect.signature`, for any callable."""
         found = signature(handler).parameters.values()
         positional = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         positional = positional[self._leading :]
@@ -228,10 +228,10 @@ class OpTable(Mapping[str, R], Generic[R]):
             import_module(self._left.pop(0))
 
     def support_matrix(self, prefix: str = "") -> list[dict[str, Any]]:
-        """Return what ``convert ops`` prints of each row.
+        """Return the entry of each row in the output of ``convert ops``.
 
         Args:
-            prefix: What stands in front of the names.
+            prefix: Prefix of the names.
         """
         return [
             {

@@ -1,21 +1,21 @@
-"""What lowering does not support: raised where it is met, gathered, and reported all at once."""
+"""Unsupported operations: raised where they are found, collected, and reported all at once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from formats.errors import UnsupportedError
 
-MOST_NAMED = 20  # kinds in one message
-MOST_PLACES = 5  # of one kind
-# What a handler raises when its arguments do not go together: the file is damaged, or we are wrong.
+MOST_NAMED = 20  # kinds of findings in one message
+MOST_PLACES = 5  # nodes or layers that are listed for one kind
+# Errors of a handler whose arguments are inconsistent: the file is damaged, or convert has a bug.
 MISFITS = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
     RuntimeError, MemoryError,
 )  # fmt: skip
 
 
-class Unsupported(Exception):  # noqa: N818 - it is gathered, with others, into one error
-    """An op, argument, dtype or shape that is not supported; without a string, the op itself."""
+class Unsupported(Exception):  # noqa: N818 - it is collected, with others, into one error
+    """An op, argument, dtype or shape is not supported; without a message, the op itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Finding:
     """Something in a model that is not supported.
 
     Attributes:
-        subject: What it is, in the same words for every model, as ``TensorFlow op Svd``.
+        subject: What it is, equal for every model, as ``TensorFlow op Svd``.
         where: Name of the node or layer.
-        reason: What of it is not supported; empty where all of it is not.
-        detail: What else is known of it in this model, such as its arguments.
+        reason: The part that is not supported; empty for all of it.
+        detail: Details in this model, such as its arguments.
     """
 
     subject: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def explain_misfit(error: BaseException) -> str:
-    """Return why an op is not supported whose handler raised one of `MISFITS`."""
+    """Return the message for an op whose handler raised one of `MISFITS`."""
     return (
         f"its inputs and arguments do not go together ({type(error).__name__}: {error!s:.200}); "
         "if its framework runs the model, this is a bug of convert: please report it"
@@ -52,7 +52,7 @@ def report(findings: Iterable[Finding], hint: str | None = None) -> None:
     """Raise all findings as one error, if there are any.
 
     Raises:
-        UnsupportedError: There are.
+        UnsupportedError: There are findings.
     """
     kinds = _group(findings)
     if kinds:
@@ -61,7 +61,7 @@ def report(findings: Iterable[Finding], hint: str | None = None) -> None:
 
 
 def describe(findings: Iterable[Finding]) -> str:
-    """Return a message: one kind a line, the most frequent first, with places."""
+    """Return a message with one line for each kind, the most frequent first, and its locations."""
     return _describe(_group(findings))
 
 

@@ -1,9 +1,9 @@
-"""Values of a graph under construction: a dtype, a shape, and the order of axes they are kept in.
+"""Values of a graph under construction: their dtype, shape, and stored order of axes.
 
-A value's shape is that of the source. What stands in the graph may be a permutation of it: a
-channels-last image is kept channels-first from the first convolution on, and every operation that
-can work on the permuted tensor does. So no transposes stand between layers, and none is ever
-removed again.
+A value has the shape of the source. Its tensor in the graph may be a permutation of it: a
+channels-last image is stored channels-first from the first convolution on, and every operation that
+can work on the permuted tensor does. Thus no Transpose nodes are added between layers, and none
+have to be removed later.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Value:
     """One value.
 
     Attributes:
-        name: Of the tensor that stands in the graph.
-        dtype: numpy's name for it, ``bfloat16`` and ``string`` included.
-        shape: The source's: sizes, names of dynamic sizes, None for what is not known.
+        name: Name of its tensor in the graph.
+        dtype: NumPy's name of the dtype, or ``bfloat16`` or ``string``.
+        shape: Shape in the source: static sizes, names of symbolic sizes, None where unknown.
         stored: Axis ``i`` of the tensor in the graph is axis ``stored[i]`` of the value.
         is_constant: Whether it depends on no input of the graph.
     """
@@ -40,27 +40,27 @@ class Value:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the tensor in the graph has the value's own order of axes."""
+        """Whether the value is stored in the source's order of axes."""
         return self.stored == tuple(range(self.rank))
 
     @property
     def is_float(self) -> bool:
-        """Whether its elements are floating point numbers."""
+        """Whether its dtype is a floating-point type."""
         return "float" in self.dtype
 
     def axis(self, axis: int) -> int:
-        """Return a possibly negative axis as a positive one."""
+        """Return a possibly negative axis as a non-negative one."""
         return axis + self.rank if axis < 0 else axis
 
     def transposed(self, order: Sequence[int]) -> "Value":
-        """Return the value with axis ``i`` taken from ``order[i]``; nothing moves in the graph."""
+        """Transpose the value: axis ``i`` is axis ``order[i]``; its tensor stays as it is."""
         back = inverse(order)
         shape = tuple(self.shape[i] for i in order)
         return replace(self, shape=shape, stored=tuple(back[axis] for axis in self.stored))
 
 
 def inverse(order: Sequence[int]) -> Permutation:
-    """Return the permutation that undoes one."""
+    """Return the inverse of a permutation."""
     result = [0] * len(order)
     for i, axis in enumerate(order):
         result[axis] = i
@@ -68,22 +68,22 @@ def inverse(order: Sequence[int]) -> Permutation:
 
 
 def identity(rank: int) -> Permutation:
-    """Return the order that changes nothing."""
+    """Return the identity permutation of a rank."""
     return tuple(range(rank))
 
 
 def without(stored: Permutation, axes: Sequence[int]) -> Permutation:
-    """Return an order after some of the value's axes are gone."""
+    """Return a stored order after some of the value's axes are removed."""
     kept = [axis for axis in stored if axis not in axes]
     ranks = {axis: i for i, axis in enumerate(sorted(kept))}
     return tuple(ranks[axis] for axis in kept)
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """Return the shape of an element-wise operation, as far as it is known.
+    """Return the shape that two shapes broadcast to, as far as it is known.
 
     Raises:
-        ValueError: The shapes do not go together.
+        ValueError: The shapes cannot be broadcast.
     """
     rank = max(len(a), len(b))
     wide_a = (1,) * (rank - len(a)) + a
@@ -103,6 +103,6 @@ def _join_dims(m: Dim, n: Dim) -> Dim:
 
 
 def total(sizes: Sequence[Dim]) -> int | None:
-    """Return the product of sizes, or None where one is not known."""
+    """Return the product of sizes, or None where one is not static."""
     known = [n for n in sizes if isinstance(n, int)]
     return prod(known) if len(known) == len(sizes) else None

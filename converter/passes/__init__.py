@@ -17,19 +17,19 @@ from formats.errors import UnsupportedError
 SIMPLIFICATIONS = (
     eliminate_common_subexpressions,  # front ends compute the same shapes again and again
     recognise_gelu,  # runtimes have a kernel for it
-    sink_into_branches,  # what only one branch of an If needs is computed there alone
+    sink_into_branches,  # nodes that only one branch of an If needs run only in that branch
 )
 PASSES = (
     recognise_lines,  # 1-D convolutions, so that the nodes after them can be folded
     fold_constants,  # kernels in ONNX's layout, so that what follows sees initializers
-    fold_scale,  # normalisations that are written as plain arithmetic, likewise
+    fold_scale,  # normalizations that are written as plain arithmetic
     fold_batchnorm,  # runtimes do it at load; here it halves the nodes and costs nothing
 )
-MAX_DEPTH = 30  # graphs in graphs: protobuf's readers stop at 100 messages, three for each
+MAX_DEPTH = 30  # of nested subgraphs: protobuf readers allow 100 messages, three for each level
 
 
 def simplify(graph: Graph) -> None:
-    """Simplify a graph that our own lowering made, whatever file it is written to.
+    """Simplify a graph of convert's own lowering, for every output format.
 
     Raises:
         UnsupportedError: Branches and loops are nested too deeply for a protobuf.
@@ -43,15 +43,15 @@ def simplify(graph: Graph) -> None:
 
 
 def _depth(graph: Graph) -> int:
-    """Return how deeply graphs are nested in a graph."""
+    """Return the nesting depth of subgraphs in a graph."""
     return max((_depth(body) + 1 for node in graph.nodes for body in node.bodies), default=0)
 
 
 def run(graph: Graph, weights: Mapping[str, Tensor]) -> Graph:
-    """Run all passes on a graph whose output file holds its weights itself.
+    """Run all passes on a graph whose output file contains its weights.
 
-    Graphs from other exporters stay unchanged: the passes know only the operators, and their
-    versions, that our own lowering writes.
+    Graphs from other exporters are not changed: the passes support only the operators, and their
+    versions, that convert's own lowering writes.
     """
     if graph.exporter:
         return graph

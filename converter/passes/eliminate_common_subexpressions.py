@@ -1,4 +1,4 @@
-"""Nodes that compute the same of the same are one: shapes above all, which graphs ask for often."""
+"""Merge nodes with equal operators, inputs and attributes: mostly computations of shapes."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from converter.lower.graph import Graph, Node
 
-# What gives other results each time, or holds a graph of its own.
+# Operators whose results are random, or that have subgraphs.
 DIFFERENT = frozenset((
     "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike",
     "RandomUniform", "RandomUniformLike", "Scan",
@@ -14,7 +14,7 @@ DIFFERENT = frozenset((
 
 
 def eliminate_common_subexpressions(graph: Graph) -> None:
-    """Keep the first of equal nodes of a graph; inner graphs see it under its name."""
+    """Keep only the first of equal nodes; subgraphs read its outputs too."""
     renamed: dict[str, str] = {}
     _merge(graph, renamed, {}, set(graph.outputs))
 
@@ -26,7 +26,7 @@ def _merge(
     for node in graph.nodes:
         node.inputs[:] = [renamed.get(name, name) for name in node.inputs]
         for body in node.bodies:
-            # What is computed inside is visible only there.
+            # Nodes of a subgraph are visible only inside it.
             _merge(body, renamed, dict(seen), set(body.outputs))
             body.outputs[:] = [renamed.get(name, name) for name in body.outputs]
         key = _key(node)

@@ -1,7 +1,7 @@
 """Fold a batch normalization into the convolution before it.
 
 `conv(x, W) * f + (beta - mean * f) = conv(x, W * f) + b`, `f = gamma / sqrt(variance + epsilon)`.
-The convolution is found as the producer of the tensor, wherever it is in the node list.
+The convolution is the producer of the input, anywhere in the node list.
 """
 
 from collections.abc import Callable, Mapping

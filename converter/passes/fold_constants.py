@@ -27,7 +27,7 @@ def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
             continue
         spec = graph.specs[node.outputs[0]]
         shape = tuple(n for n in spec.shape if isinstance(n, int))
-        if len(shape) != len(spec.shape) or spec.dtype not in DTYPES:  # or it has strings
+        if len(shape) != len(spec.shape) or spec.dtype not in DTYPES:  # strings are not folded
             kept.append(node)
             continue
         makers = [constant_of(graph, weights, name) for name in node.inputs if name]

@@ -1,6 +1,6 @@
 """Fold factors and offsets of channels into the convolution before them.
 
-Keras 3, and TensorFlow 1 without fusing, write a batch normalization as plain arithmetic:
+Keras 3, and TensorFlow 1 without fusion, write a batch normalization as plain arithmetic:
 `x * (gamma / sqrt(variance + epsilon)) + (beta - mean * ...)`. A scalar constant, or one with an
 element per channel, is folded into the kernel (a factor) or the bias (an offset).
 """

@@ -1,8 +1,8 @@
-"""x * erfc(-x / sqrt(2)) / 2 becomes x * (1 + erf(x / sqrt(2))) / 2, which runtimes fuse.
+"""Replace `x * erfc(-x / sqrt(2)) / 2` by `x * (1 + erf(x / sqrt(2))) / 2`, which runtimes fuse.
 
-Keras 3 writes gelu with erfc, which ONNX has not; exact in its tail, it takes some twenty nodes.
-In gelu the tail is multiplied by x, and what is lost of it is less than a float32 keeps beside the
-results of ordinary x. onnxruntime makes one kernel of the form with erf.
+Keras 3 computes gelu by erfc, which ONNX lacks: with an exact tail, it takes about twenty nodes. In
+gelu, the tail is multiplied by x, and its error is below the float32 precision of results for
+ordinary x. onnxruntime fuses the form with erf into one kernel.
 """
 
 from math import sqrt
@@ -16,7 +16,7 @@ ROOT = sqrt(0.5)
 
 
 def recognise_gelu(graph: Graph) -> None:
-    """Rewrite each gelu in the form that runtimes fuse."""
+    """Rewrite each gelu to the form that runtimes fuse."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     nodes: list[Node] = []
     found = False
@@ -33,7 +33,7 @@ def recognise_gelu(graph: Graph) -> None:
 
 
 def _match(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, float] | None:
-    """Return x and the factor of a product of x and erfc(-x / sqrt(2)), or None."""
+    """Return x and factor where a node is `factor * x * erfc(-x / sqrt(2))`, else None."""
     for left, right in (node.inputs, node.inputs[::-1]):
         inner = _erfc_of(graph, made, right)
         scaled = _match_scale(graph, made, inner) if inner is not None else None
@@ -49,7 +49,7 @@ def _match(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, float]
 
 
 def _erfc_of(graph: Graph, made: dict[str, Node], name: str) -> str | None:
-    """Return u where a value is erfc(u), as `converter.lower.ops.special` spells it."""
+    """Return u where a value is `erfc(u)`, as computed by `converter.lower.ops.special`."""
     where = made.get(name)
     if where is None or where.op_type != "Where":
         return None
@@ -63,7 +63,7 @@ def _erfc_of(graph: Graph, made: dict[str, Node], name: str) -> str | None:
 
 
 def _match_scale(graph: Graph, made: dict[str, Node], name: str) -> tuple[str, float] | None:
-    """Return x and c where a value is c * x."""
+    """Return x and c where a value is `c * x`, else None."""
     node, factor = made.get(name), 1.0
     while node is not None and node.op_type in ("Mul", "Neg", "Div"):
         if node.op_type == "Neg":

@@ -1,7 +1,7 @@
 """Replace 2-D convolutions and poolings of one-row images by 1-D ones.
 
-TensorFlow has no 1-D convolution: Conv1D is ExpandDims, Conv2D and Squeeze. ONNX has it, and
-the nodes after the Squeeze then follow the convolution directly, where they can be folded.
+TensorFlow has no 1-D convolution: Conv1D is ExpandDims, Conv2D and Squeeze. ONNX has 1-D Conv;
+without the Squeeze, the next nodes directly follow the convolution and can be folded into it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Reduce float32 to float16 or bfloat16, only on request.
 
 Products are computed in the narrow type, and so are cheap nodes after them whose inputs are all
-narrow. Nodes that sum, divide, exponentiate or count stay float32, and so do the graph's own inputs
-and outputs: masks of -1e9, epsilons and positions keep their meaning. A value that both kinds of
+narrow. Nodes that sum, divide, exponentiate or count stay float32, and so do the inputs and outputs
+of the graph: masks of -1e9, epsilons and position indices stay exact. A value that both kinds of
 nodes read is cast once.
 
 Narrow kernels: https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md
@@ -33,7 +33,7 @@ FOLLOWERS = frozenset({
     "Squeeze", "Unsqueeze", "Tile", "Pad", "Identity", "ScatterElements", "ScatterND",
     "DepthToSpace", "SpaceToDepth", "Resize", "ReverseSequence", "Trilu", "Dropout", "Compress",
 })
-# Those of them that have no bfloat16 kernel on GPUs.
+# Operators of both sets without a bfloat16 kernel on GPUs.
 NOT_IN_BFLOAT16 = frozenset({
     "ConvTranspose", "Einsum", "LSTM", "GRU", "RNN", "Abs", "LeakyRelu", "PRelu", "Elu", "Selu",
     "Clip", "LogSoftmax", "InstanceNormalization", "GroupNormalization", "BatchNormalization",
@@ -46,8 +46,8 @@ FIXED_INPUTS = {"Resize": (1, 2), "BatchNormalization": (3, 4)}
 FIXED_OUTPUTS = {"LayerNormalization": (1, 2)}
 # fmt: on
 NARROW = {"fp16": "float16", "bf16": "bfloat16"}
-LARGEST, SMALLEST = 65504.0, 2.0**-14  # normal numbers of float16
-FEW = 16  # constants with at most this many elements must keep each value's meaning
+LARGEST, SMALLEST = 65504.0, 2.0**-14  # range of normal float16 numbers
+FEW = 16  # in constants of at most this many elements, no nonzero value may underflow
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Reduced:
     Attributes:
         graph: The new graph.
         narrow: Operator → number of nodes that compute in the narrow type.
-        wide: Operator → number of nodes that could be narrow, but stay float32 for their inputs.
+        wide: Operator → number of nodes that stay float32 only because of their inputs.
     """
 
     graph: Graph
@@ -72,7 +72,7 @@ def reduce_precision(
 
     Args:
         graph: The graph in float32, after all other passes.
-        weights: The tensors that it refers to.
+        weights: Tensors that it refers to.
         precision: ``fp16`` or ``bf16``.
         emulate: Compute in float32 and round to the narrow type, for runtimes without narrow
             kernels.
@@ -85,7 +85,7 @@ def reduce_precision(
 
 
 class _Scope:
-    """One graph being rewritten; subgraphs have scopes of their own."""
+    """A graph being rewritten; each subgraph has its own scope."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class _Scope:
         self.nodes: list[Node] = []
         self.specs = dict(graph.specs)
         self.initializers = dict(graph.initializers)
-        self.narrow: dict[str, str] = {}  # name -> name of the same value, narrow
+        self.narrow: dict[str, str] = {}  # name -> name of the same value in the narrow type
         self.pending: set[str] = set()  # values that exist only in the narrow type so far
         self.native: set[str] = set()  # values that were computed in the narrow type
         self.own = set(graph.inputs) | set(graph.initializers)
         self.fits: dict[str, bool] = {}
 
     def rewrite(self) -> Graph:
-        """Return the graph, narrow inside, with unchanged inputs and outputs."""
+        """Return the rewritten graph, whose inputs and outputs are unchanged."""
         for node in self.graph.nodes:
             self.own.update(node.outputs)
             self._rewrite(node)
@@ -200,7 +200,7 @@ class _Scope:
         return self.parent._is_native(name)
 
     def _constant_fits(self, name: str) -> bool:
-        """Return whether a constant fits the narrow type: no overflow, and no epsilon becomes 0."""
+        """Return whether a constant fits the narrow type: no overflow, no underflow of epsilons."""
         if name not in self.own and self.parent is not None:
             return self.parent._constant_fits(name)
         if self.dtype != "float16":

@@ -1,8 +1,8 @@
-"""What only one branch of an If needs is computed in that branch, and nowhere else.
+"""Move nodes that only one branch of an If needs into that branch.
 
-TensorFlow 1 has no bodies: a condition's sides are nodes among others, joined by a Merge, of which
-lowering makes an If that chooses. What is computed in vain may cost, fail, or never end. Branches
-of one condition that do not depend on each other become one If, so that they share what they need.
+TensorFlow 1 has no subgraphs: both sides of a condition are ordinary nodes, joined by a Merge that
+lowering replaces by an If. Computing the side that is not taken may be slow, fail, or not end. Ifs
+with the same condition that do not depend on each other are merged, so that they share nodes.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ Reader = int | tuple[int, str]  # a node by its identity, or a branch of an If
 
 
 def sink_into_branches(graph: Graph) -> None:
-    """Move nodes into the branches that need them, in a graph and in all inside it."""
+    """Move nodes into the branches that need them, in a graph and all its subgraphs."""
     if any(node.op_type == "If" for node in graph.nodes):
         _join(graph)
         _sink(graph)
@@ -29,11 +29,11 @@ def _bodies(node: Node) -> Iterator[tuple[str, Graph]]:
             yield key, value
 
 
-# -- one If of several -----------------------------------------------------------------------------
+# -- merging Ifs -----------------------------------------------------------------------------------
 
 
 def _join(graph: Graph) -> None:
-    """Make one If of neighbours with the same condition."""
+    """Merge consecutive Ifs with the same condition."""
     last: dict[str, Node] = {}
     for node in list(graph.nodes):
         if node.op_type != "If":
@@ -45,7 +45,7 @@ def _join(graph: Graph) -> None:
 
 
 def _behind(graph: Graph, first: Node, second: Node) -> None:
-    """Make one If of two, in the place of the second, unless that needs what the first yields."""
+    """Merge two Ifs at the position of the second, unless it depends on outputs of the first."""
     nodes = graph.nodes
     start = next(i for i, n in enumerate(nodes) if n is first)
     stop = next(i for i, n in enumerate(nodes) if n is second)
@@ -81,12 +81,12 @@ def _read(node: Node) -> set[str]:
 
 @dataclass(slots=True)
 class _Uses:
-    """Who reads and who computes the values of a graph.
+    """Readers and producers of the values of a graph.
 
     Attributes:
-        readers: The nodes and branches that read a value.
+        readers: Nodes and branches that read a value.
         producers: Index of the node that computes a value.
-        fixed: Indices of nodes that no branch may take, or that one has taken.
+        fixed: Indices of nodes that must not move, or that have been moved.
     """
 
     readers: dict[str, list[Reader]]
@@ -127,7 +127,7 @@ def _find_uses(graph: Graph) -> _Uses:
 
 
 def _find_nodes_for(graph: Graph, uses: _Uses, branch: Reader, body: Graph) -> set[int]:
-    """Return the indices of the nodes that one branch alone needs, and mark them as taken."""
+    """Return the indices of the nodes that only one branch needs, and mark them as moved."""
     inside: set[Reader] = {branch}
     taken: set[int] = set()
     waiting = {uses.producers[n] for n in free_names(body) if n in uses.producers}
@@ -147,7 +147,7 @@ def _find_nodes_for(graph: Graph, uses: _Uses, branch: Reader, body: Graph) -> s
 
 
 def _constants(graph: Graph) -> set[str]:
-    """Return the names of what is made of constants alone: it is made once, and folded."""
+    """Return the names of values computed from constants only, which stay to be folded."""
     found = set(graph.initializers)
     for node in graph.nodes:
         if node.inputs and not any(_bodies(node)) and all(not n or n in found for n in node.inputs):

@@ -1,1 +1,1 @@
-"""ONNX files read into graphs of ours: a source's own, and what torch's exporters write."""
+"""Read ONNX files into graphs: ONNX sources, and the files that torch's exporters write."""

@@ -1,7 +1,7 @@
-"""Attributes and types of an ONNX file, as a graph keeps them.
+"""Read attributes and types of an ONNX file.
 
-Numbers, texts, lists of them, dense tensors and graphs become what our own lowering writes; types,
-sparse tensors and tensors of fewer than eight bits are handed on as they are.
+Numbers, strings, lists of these, dense tensors and subgraphs become Python values, as in lowered
+graphs; types, sparse tensors and tensors of fewer than eight bits are passed on encoded.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.in.proto, AttributeProto and TypeProto
 """
 
@@ -24,7 +24,7 @@ from formats.onnx import tensors
 Opener = Callable[[str], File]
 
 # fmt: off
-# AttributeType -> the field of AttributeProto that holds its value, and that field's number.
+# AttributeType -> name and number of the field of AttributeProto that holds its value.
 FIELDS: Mapping[int, tuple[str, int]] = {
     1:  ("f", 2),        2:  ("i", 3),        3:  ("s", 4),               4:  ("t", 5),
     5:  ("g", 6),        6:  ("floats", 7),   7:  ("ints", 8),            8:  ("strings", 9),
@@ -39,7 +39,7 @@ BY_FIELD = {name: kind for kind, (name, _) in FIELDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An attribute of a function's node that is the function's own attribute of this name."""
+    """An attribute of a node in a function that refers to an attribute of the function."""
 
     name: str
 
@@ -47,17 +47,17 @@ class Reference:
 def attribute(
     proto: Message, where: str, member: Opener, graph: Callable[[Message], Graph]
 ) -> "Attribute | Reference":
-    """Return what an attribute says.
+    """Return the value of an attribute.
 
     Args:
-        proto: As decoded.
-        where: The node and the attribute, for messages.
-        member: Opens a file of external data.
-        graph: Reads an inner graph.
+        proto: Decoded AttributeProto.
+        where: Node and attribute, for messages.
+        member: Function that opens a file of external data.
+        graph: Function that reads a subgraph.
 
     Raises:
-        CorruptError: It says nothing, or something else than its type.
-        UnsupportedError: It is a list of graphs, which no operator of today has.
+        CorruptError: The attribute has no value, or one that does not match its type.
+        UnsupportedError: It is a list of graphs, which no current operator has.
     """
     if proto.ref_attr_name:
         return Reference(proto.ref_attr_name)
@@ -80,7 +80,7 @@ def attribute(
     if name == "ints":
         return [int(v) for v in value]
     if name in ("floats", "strings") and not value:
-        return Encoded(kind, number)  # an empty list does not show of what it is one
+        return Encoded(kind, number)  # an empty Python list has no element type
     if name == "floats":
         return [float(v) for v in value]
     if name == "strings":
@@ -89,7 +89,7 @@ def attribute(
 
 
 def _kind(proto: Message, where: str) -> int:
-    """Return the AttributeType; files before IR version 2 do not say it."""
+    """Return the AttributeType; files before IR version 2 do not record it."""
     if proto.type in FIELDS:
         return int(proto.type)
     for name, kind in BY_FIELD.items():
@@ -130,12 +130,12 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 
 
 def written(message: emit.Message) -> bytes:
-    """Return a message's bytes, of one that is small."""
+    """Return the bytes of a small message."""
     return b"".join(p if isinstance(p, bytes) else p.read() for p in message.pieces())
 
 
 def array(found: Tensor | Strings) -> "np.ndarray":
-    """Return a tensor's elements; strings as bytes."""
+    """Return a tensor as an array; strings are bytes objects."""
     if isinstance(found, Tensor):
         return found.numpy()
     result = np.empty(len(found.values()), object)
@@ -161,10 +161,10 @@ def _text(value: bytes) -> str | bytes:
 
 
 def spec(value: Message) -> Spec | None:
-    """Return what a ValueInfoProto says of a value; nothing where it says no type.
+    """Return the dtype and shape in a ValueInfoProto, or None where it has no type.
 
     Raises:
-        CorruptError: It is of an element type that there is not.
+        UnsupportedError: The element type is unknown.
     """
     kind = value.type.which("value")
     if kind is None:
@@ -184,10 +184,10 @@ def spec(value: Message) -> Spec | None:
 
 
 def shape(proto: Message) -> Shape:
-    """Return sizes, names of dynamic ones, and None for what is not said.
+    """Return a shape: static sizes, names of symbolic dimensions, and None where unknown.
 
     Raises:
-        CorruptError: There are more axes than anything computes with.
+        CorruptError: There are more than `MOST_AXES` axes.
     """
     found: list[int | str | None] = []
     if len(proto.dim) > MOST_AXES:
@@ -195,16 +195,16 @@ def shape(proto: Message) -> Shape:
     for dim in proto.dim:
         if dim.which("value") == "dim_value" and dim.dim_value >= 0:
             found.append(int(dim.dim_value))
-        else:  # a negative size stands for any in files of some exporters
+        else:  # some exporters write a negative size for an unknown one
             found.append(str(dim.dim_param) or None)
     return tuple(found)
 
 
 def type_bytes(proto: Message, where: str) -> bytes:
-    """Return a TypeProto, encoded again.
+    """Return a decoded TypeProto, encoded again.
 
     Raises:
-        UnsupportedError: It is an opaque type.
+        UnsupportedError: The type is opaque.
     """
     return written(_type(proto, where))
 

@@ -1,8 +1,8 @@
-"""The element types of values that an ONNX file says nothing of, as far as its operators tell.
+"""Infer dtypes of values for which an ONNX file has no value_info.
 
-A file need not say what flows between its nodes, and passes that change precision must know it.
-Shapes are not inferred: a value found here is of no known rank. What follows an operator that is
-not known here stays unknown.
+Files need not record the types of intermediate values, but passes that change precision need them.
+Only dtypes are inferred; the rank of these values is unknown. Outputs of operators that are not
+listed here have unknown dtypes.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/docs/Operators.md
 """
 
@@ -16,7 +16,7 @@ from converter.lower.graph import Graph, Node, Spec
 
 NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
 # fmt: off
-# What yields elements of its first operand's type, in all of its outputs.
+# Operators whose outputs all have the dtype of the first input.
 FIRST = frozenset((
     "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "AveragePool",
     "BatchNormalization", "Ceil", "Celu", "Clip", "Compress", "Concat", "Conv", "ConvTranspose",
@@ -35,9 +35,9 @@ FIRST = frozenset((
     "Upsample",
 ))
 WHOLE = frozenset(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"))  # int64
-OPERAND = {"Where": 1, "OneHot": 2, "DequantizeLinear": 1}  # whose type it is, of those that differ
-SECOND_OUTPUT = {"TopK": "int64", "MaxPool": "int64", "Dropout": "bool"}  # the first as the operand
-BY_ATTRIBUTE = {  # its attribute that names the type, and what it is without one
+OPERAND = {"Where": 1, "OneHot": 2, "DequantizeLinear": 1}  # index of the input with the dtype
+SECOND_OUTPUT = {"TopK": "int64", "MaxPool": "int64", "Dropout": "bool"}  # first: as the input
+BY_ATTRIBUTE = {  # attribute that holds the dtype, and the default dtype
     "Cast": ("to", None), "RandomNormal": ("dtype", "float32"),
     "RandomUniform": ("dtype", "float32"), "Multinomial": ("dtype", "int32"),
 }
@@ -45,7 +45,7 @@ BY_ATTRIBUTE = {  # its attribute that names the type, and what it is without on
 
 
 def infer_dtypes(graph: Graph, outside: Mapping[str, Spec] | None = None) -> None:
-    """Add specs, of unknown rank, for values of a graph and of those inside it."""
+    """Add specs of unknown rank for the values of a graph and of its subgraphs."""
     known: dict[str, Spec] = {**(outside or {}), **graph.specs}
     for node in graph.nodes:
         inner = [value for value in node.attributes.values() if isinstance(value, Graph)]
@@ -58,7 +58,7 @@ def infer_dtypes(graph: Graph, outside: Mapping[str, Spec] | None = None) -> Non
 
 
 def _yields(node: Node, known: Mapping[str, Spec], inner: list[Graph]) -> list[str]:
-    """Return the dtypes of a node's outputs; nothing for one that is not known."""
+    """Return the dtypes of a node's outputs; an empty string where one is unknown."""
     count = len(node.outputs)
 
     def of(number: int) -> str:
@@ -91,7 +91,7 @@ def _yields(node: Node, known: Mapping[str, Spec], inner: list[Graph]) -> list[s
     if op == "QuantizeLinear":
         return [of(2) or ("" if "output_dtype" in node.attributes else "uint8")]
     if op in ("If", "Loop") and inner:
-        skipped = 1 if op == "Loop" else 0  # whether it goes on
+        skipped = 1 if op == "Loop" else 0  # the loop condition
         specs = [inner[0].specs.get(name) for name in inner[0].outputs[skipped:]]
         return [s.dtype if s is not None and not s.type else "" for s in specs]
     return [""] * count

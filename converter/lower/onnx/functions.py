@@ -1,7 +1,7 @@
-"""Functions of a model's own, put in the place of the nodes that call them.
+"""Inline the local functions of a model.
 
-Names inside become names of their own, attributes that stand for the function's are those of the
-call, and a function's constants become initializers of the graph that calls it.
+Names inside a function are made unique, references to the function's attributes are replaced by the
+attributes of the call, and a function's constants become initializers of the calling graph.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/docs/IR.md#model-local-functions
 """
 
@@ -18,19 +18,19 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(slots=True)
 class Call(Node):
-    """A node that calls a function of the model's."""
+    """A node that calls a local function of the model."""
 
     key: Key = ("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function as the model defines it.
+    """A local function of the model.
 
     Attributes:
-        key: What calls name.
+        key: Domain, name and overload, by which nodes call it.
         body: Its nodes, constants, inputs and outputs.
-        defaults: Values of attributes that a call may leave away.
+        defaults: Default values of attributes that a call may omit.
     """
 
     key: Key
@@ -39,11 +39,11 @@ class Function:
 
 
 def inline_functions(graph: Graph, functions: Mapping[Key, Function], limits: Limits) -> Graph:
-    """Return a graph in which no node calls a function.
+    """Return a graph with all function calls inlined.
 
     Raises:
-        CorruptError: A function calls itself, or with more than it takes.
-        LimitError: There would be very many nodes.
+        CorruptError: A function calls itself, or is called with too many inputs or outputs.
+        LimitError: There would be too many nodes.
     """
     inliner = _Inliner(functions, limits, _all_names(graph))
     return inliner.graph(graph, ())
@@ -60,7 +60,7 @@ def _all_names(graph: Graph) -> set[str]:
 
 
 class _Inliner:
-    """One model whose functions are being inlined."""
+    """Inlines the functions of one model."""
 
     def __init__(self, functions: Mapping[Key, Function], limits: Limits, taken: set[str]) -> None:
         self.functions = functions
@@ -69,13 +69,13 @@ class _Inliner:
         self.left = limits.max_nodes
 
     def graph(self, graph: Graph, inside: tuple[Key, ...]) -> Graph:
-        """Return a graph without calls; ``inside`` are the functions that it is a part of."""
+        """Return a graph without calls; ``inside`` are the functions that contain it."""
         made = replace(graph, nodes=[], initializers=dict(graph.initializers))
         self.add(made, graph.nodes, inside)
         return made
 
     def add(self, graph: Graph, nodes: Sequence[Node], inside: tuple[Key, ...]) -> None:
-        """Append nodes to a graph, and in place of calls what they do."""
+        """Append nodes to a graph, with calls replaced by the nodes of their functions."""
         for node in nodes:
             self.left -= 1
             if self.left < 0:
@@ -91,7 +91,7 @@ class _Inliner:
                 graph.nodes.append(node)
 
     def expanded(self, graph: Graph, call: Call) -> list[Node]:
-        """Return what a call does, in the names of the graph that it stands in."""
+        """Return the nodes that replace a call, with the names of the calling graph."""
         function = self.functions[call.key]
         body = function.body
         if len(call.inputs) > len(body.inputs) or len(call.outputs) > len(body.outputs):
@@ -105,7 +105,7 @@ class _Inliner:
         names = {"": "", **given}
         handed_on: list[Node] = []
         for inner, outer in zip(body.outputs, call.outputs, strict=False):
-            if inner in names:  # an input, or an output that is two
+            if inner in names:  # an input, or a value that is an output twice
                 handed_on.append(
                     Node("Identity", [names[inner]], [outer]) if outer else Node("", [], [])
                 )
@@ -121,11 +121,11 @@ class _Inliner:
     def copied(
         self, node: Node, names: dict[str, str], prefix: str, attributes: Mapping[str, Attribute]
     ) -> Node:
-        """Return a node of a function's, in other names and with the attributes of a call."""
+        """Return a copy of a function's node, renamed and with the attributes of a call."""
         found: dict[str, Attribute] = {}
         for name, value in node.attributes.items():
             if isinstance(value, Reference):
-                if value.name in attributes:  # a call may leave one away that has no default
+                if value.name in attributes:  # a call may omit an attribute without a default
                     found[name] = attributes[value.name]
             elif isinstance(value, Graph):
                 found[name] = self.copied_graph(value, names, prefix, attributes)
@@ -142,7 +142,7 @@ class _Inliner:
     def copied_graph(
         self, graph: Graph, names: dict[str, str], prefix: str, attributes: Mapping[str, Attribute]
     ) -> Graph:
-        """Return an inner graph of a function's, likewise."""
+        """Return a copy of a subgraph of a function, renamed likewise."""
 
         def rename(name: str) -> str:
             return self.renamed(name, names, prefix)
@@ -158,7 +158,7 @@ class _Inliner:
         )
 
     def renamed(self, name: str, names: dict[str, str], prefix: str) -> str:
-        """Return what a name of a function's is called outside."""
+        """Return the name in the calling graph for a name of a function."""
         found = names.get(name)
         if found is None:
             found, number = f"{prefix}/{name}", 1

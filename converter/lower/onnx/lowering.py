@@ -1,8 +1,8 @@
-"""An ONNX file as a graph: the same nodes, opsets and names, its weights the bundle's.
+"""Read an ONNX file into a graph with the same nodes, opsets and names.
 
-Nothing is changed but how things are spelled: constants become initializers, functions of the
-model's own are inlined, inputs that have a default value are that value, and sparse tensors are
-dense. What of the file a graph has no place for is counted in its notes.
+The graph is equivalent, and its weights are those of the bundle: constants become initializers,
+local functions are inlined, inputs with a default value become constants, and sparse tensors become
+dense. Parts of the file that a graph cannot represent are counted in its notes.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/docs/IR.md
 """
 
@@ -26,21 +26,21 @@ from formats.limits import DEFAULT, Limits
 from formats.onnx.files import TEXT
 from formats.onnx.schemas import SCHEMA
 
-OLDEST_IR = 4  # the first in which an initializer is no input
+OLDEST_IR = 4  # the first IR version whose initializers need not be inputs
 
 
 def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT) -> Graph:
     """Return the graph of a bundle that was read from an ONNX file.
 
     Args:
-        bundle: Its topology is of kind ``onnx``.
-        opset: What was asked for; operators are never converted to another version.
-        limits: What the file may ask of us.
+        bundle: Bundle with a topology of kind ``onnx``.
+        opset: Requested opset; operators are never converted to another version.
+        limits: Limits on the size of the file's contents.
 
     Raises:
         CorruptError: The file is damaged.
-        UnsupportedError: It holds what a graph cannot, or has another opset than was asked for.
-        LimitError: Its functions make it too large.
+        UnsupportedError: Its contents are not supported, or its opset is not the requested one.
+        LimitError: The graph is too large with its functions inlined.
     """
     content = bundle.topology.content if bundle.topology else None
     runs = content.items() if isinstance(content, Mapping) else ()
@@ -69,10 +69,10 @@ def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT)
 
 
 class _Reader:
-    """One file being read.
+    """Reads one file.
 
     Attributes:
-        left_out: What a graph has no place for, and how often.
+        left_out: Kinds of parts that a graph cannot represent, and their counts.
     """
 
     def __init__(self, tensors: Tensors, member: Opener) -> None:
@@ -83,9 +83,9 @@ class _Reader:
         self._opset = 0
 
     def model(self, model: Message, limits: Limits) -> Graph:
-        """Return the whole model's graph."""
+        """Return the graph of the whole model."""
         versions = {_domain(o.domain): int(o.version) for o in model.opset_import}
-        versions = versions or {"": 1}  # IR versions 1 and 2 knew one set of operators
+        versions = versions or {"": 1}  # IR versions 1 and 2 had only one opset
         self._opset = versions.get("", 0)
         self._keys = frozenset(map(_key, model.functions))
         graph = self.graph(model.graph, "")
@@ -120,7 +120,7 @@ class _Reader:
         """Return one of the model's functions.
 
         Raises:
-            UnsupportedError: It has other versions of operators than the model.
+            UnsupportedError: The function imports other opset versions than the model.
         """
         for said in proto.opset_import:
             domain, version = _domain(said.domain), int(said.version)
@@ -139,7 +139,7 @@ class _Reader:
         return Function(_key(proto), body, defaults)
 
     def graph(self, proto: Message, path: str) -> Graph:
-        """Return a graph, the main one or, in an attribute that ``path`` names, an inner one."""
+        """Return the main graph, or the subgraph in the attribute that ``path`` names."""
         graph = Graph(str(proto.name) or "model", self._opset)
         for value in (*proto.value_info, *proto.input, *proto.output):
             found = spec(value)
@@ -179,7 +179,7 @@ class _Reader:
         shaping = _shaping(proto)
         for said in proto.node:
             name = next(iter(said.output), "")
-            # A graph cannot yield an initializer everywhere: what it yields stays a node.
+            # Not every runtime supports an initializer as a graph output: keep the node.
             made = None
             if said.op_type == "Constant" and name and name not in graph.outputs:
                 made = self.constant(said, _origin(path, name), shapes=name in shaping)
@@ -189,7 +189,7 @@ class _Reader:
                 self.initialize(graph, name, made)
 
     def constant(self, said: Message, origin: str, *, shapes: bool) -> Initializer | None:
-        """Return the tensor of a Constant, or None where it is written otherwise."""
+        """Return the tensor of a Constant, or None where its value is not a tensor."""
         if _domain(said.domain) or len(said.attribute) != 1 or said.attribute[0].ref_attr_name:
             return None
         (value,) = said.attribute
@@ -200,7 +200,7 @@ class _Reader:
         return None
 
     def node(self, said: Message, path: str) -> Node:
-        """Return a node; its inner graphs have the paths that the bundle's reader gives them."""
+        """Return a node; its subgraphs have the same paths as in the reader of the bundle."""
         op, outputs = str(said.op_type), [str(n) for n in said.output]
         called = str(said.name) or next((o for o in outputs if o), op)
         attributes: dict[str, Any] = {}
@@ -221,10 +221,10 @@ class _Reader:
 
 
 def _check_names(graph: Graph, outside: frozenset[str]) -> None:
-    """Raise where a name is made twice, or is read and nothing makes it.
+    """Check that each name is defined once, and that no undefined name is read.
 
     Raises:
-        CorruptError: There is one.
+        CorruptError: A name is empty, defined twice or undefined.
     """
     made = [*graph.inputs, *graph.initializers]
     made += [name for node in graph.nodes for name in node.outputs if name]
@@ -248,7 +248,7 @@ def _check_names(graph: Graph, outside: frozenset[str]) -> None:
 
 
 def _shaping(proto: Message) -> set[str]:
-    """Return the names of values that shapes are inferred from, though they are no integers."""
+    """Return the names of inputs, floating-point ones too, from which shapes are inferred."""
     names: set[str] = set()
     for node in proto.node:
         if node.op_type in SHAPED_BY_NUMBERS:

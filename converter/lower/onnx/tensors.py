@@ -1,8 +1,8 @@
-"""The tensors of an ONNX file, as a graph names them: weights of the bundle, or small constants.
+"""Map the tensors of an ONNX file to weights of the bundle or small constants.
 
-A tensor of the file is the bundle's where it is the same bytes of the same file; where its bytes
-are made (typed numbers, a text file), it is the one of its place that is equal. What runtimes read
-while they infer shapes stands in the graph itself, because they do not look into other files then.
+A tensor is a weight of the bundle if it has the same byte range of the same file. If its bytes are
+computed (typed fields, text format), it is the weight of the same origin with equal contents.
+Values from which shapes are inferred stay in the graph: runtimes do not read external files then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from formats.limits import Limits
 from formats.onnx import tensors
 
 SMALL = 1 << 10  # bytes
-# Ops that yield shapes which floating point operands determine.
+# Ops whose output shapes depend on the values of floating-point inputs.
 SHAPED_BY_NUMBERS = frozenset(("Range", "Resize", "Upsample"))
 Initializer = Weight | Folded | np.ndarray
 
@@ -40,15 +40,15 @@ class Tensors:
             self._by_origin.setdefault(key, []).append(name)
 
     def dense(self, proto: Message, origin: str, *, shapes: bool = False) -> Initializer:
-        """Return what a TensorProto is in the graph.
+        """Return the initializer for a TensorProto.
 
         Args:
-            proto: As decoded.
-            origin: Its graph and its name, as the reader of the bundle calls it.
-            shapes: Whether shapes are inferred from it, of whatever type it is.
+            proto: Decoded TensorProto.
+            origin: Its graph and name, as recorded by the reader of the bundle.
+            shapes: Whether shapes are inferred from its values, whatever its dtype.
 
         Raises:
-            UnsupportedError: It is of a type that an initializer cannot have.
+            UnsupportedError: An initializer cannot have its dtype.
         """
         found = tensors.from_proto(proto, origin, self.member)
         if isinstance(found, Strings):
@@ -77,11 +77,11 @@ class Tensors:
         return None
 
     def sparse(self, proto: Message, origin: str) -> Initializer:
-        """Return what a SparseTensorProto is: runtimes make it dense when they load it.
+        """Return a dense initializer for a SparseTensorProto, which runtimes make dense on load.
 
         Raises:
-            LimitError: It would be very large.
-            UnsupportedError: It is of strings, or of packed elements.
+            LimitError: The dense tensor would be too large.
+            UnsupportedError: The elements are strings or packed.
         """
         sizes = tensors.shape_of(proto, origin)
         values = tensors.from_proto(proto.values, origin, self.member)
@@ -109,7 +109,7 @@ class Tensors:
 
 
 def _equal(a: Iterable[bytes], b: Iterable[bytes]) -> bool:
-    """Return whether two runs of pieces are the same bytes."""
+    """Return whether two iterables of pieces have the same bytes."""
     one, other = bytearray(), bytearray()
     left, right = iter(a), iter(b)
     while True:

@@ -1,6 +1,6 @@
-"""Activations of neural networks, whose parameters have the names that Keras gives them.
+"""Activation functions, with the parameter names of Keras.
 
-NaN gives NaN wherever nothing else is said, and no finite number overflows.
+NaN yields NaN unless stated otherwise, and no finite input overflows.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 
 
 def sigmoid(op: Builder, x: Value) -> Value:
-    """1 / (1 + exp(-x))."""
+    """`1 / (1 + exp(-x))`."""
     return op.unary("Sigmoid", x)
 
 
 def hard_sigmoid(op: Builder, x: Value, alpha: float = 1 / 6, beta: float = 0.5) -> Value:
-    """min(max(alpha * x + beta, 0), 1): relu6(x + 3) / 6 by default."""
+    """`min(max(alpha * x + beta, 0), 1)`, by default `relu6(x + 3) / 6`."""
     return op.unary("HardSigmoid", x, alpha=alpha, beta=beta)
 
 
@@ -38,7 +38,7 @@ def sparse_sigmoid(op: Builder, x: Value) -> Value:
 
 
 def log_sigmoid(op: Builder, x: Value) -> Value:
-    """-log(1 + exp(-x))."""
+    """`-log(1 + exp(-x))`."""
     return op.unary("Neg", softplus(op, op.unary("Neg", x)))
 
 
@@ -64,7 +64,7 @@ def relu(
     op: Builder, x: Value, negative_slope: float = 0.0, max_value: float | None = None,
     threshold: float = 0.0,
 ) -> Value:  # fmt: skip
-    """max_value if x >= max_value; x if x > threshold; else negative_slope * (x - threshold)."""
+    """`min(x, max_value)` if `x > threshold`, else `negative_slope * (x - threshold)`."""
     if threshold == 0 and negative_slope == 0:
         return op.unary("Relu", x) if max_value is None else op.clip(x, 0.0, max_value)
     if threshold == 0 and max_value is None:
@@ -85,19 +85,19 @@ def leaky_relu(op: Builder, x: Value, negative_slope: float = 0.2) -> Value:
 
 
 def prelu(op: Builder, x: Value, slope: Value) -> Value:
-    """`x if x > 0 else slope * x`, for slopes that are broadcast against x."""
+    """`x if x > 0 else slope * x`; slopes are broadcast against x."""
     return op.elementwise("PRelu", x, slope)
 
 
 def thresholded_relu(op: Builder, x: Value, theta: float = 1.0) -> Value:
-    """`x * (x > theta)`, which is NaN of minus infinity."""
+    """`x * (x > theta)`, which is NaN for minus infinity."""
     return op.mul(x, op.cast(op.elementwise("Greater", x, theta), x.dtype))
 
 
 def threshold(
     op: Builder, x: Value, threshold: Operand = 0.5, default_value: Operand = 0.0
 ) -> Value:
-    """`x if x > threshold else default_value`, which NaN gives too."""
+    """`x if x > threshold else default_value`; NaN yields default_value."""
     return op.where(op.elementwise("Greater", x, threshold), x, default_value)
 
 
@@ -124,7 +124,7 @@ def celu(op: Builder, x: Value, alpha: float = 1.0) -> Value:
     return op.unary("Celu", x, alpha=float(alpha))
 
 
-# -- units that are smooth -------------------------------------------------------------------------
+# -- smooth units ----------------------------------------------------------------------------------
 
 
 def softplus(op: Builder, x: Value, beta: float = 1.0, threshold: float = inf) -> Value:
@@ -132,20 +132,20 @@ def softplus(op: Builder, x: Value, beta: float = 1.0, threshold: float = inf) -
     scaled = x if beta == 1 else op.mul(x, beta)
     result = op.unary("Softplus", scaled)
     result = result if beta == 1 else op.div(result, beta)
-    # Beyond 20 no float32 tells the two apart.
+    # Beyond 20 the two are equal in float32.
     if threshold == inf or (threshold >= 20 and x.dtype != "float64"):
         return result
     return op.where(op.elementwise("Greater", scaled, threshold), x, result)
 
 
 def squareplus(op: Builder, x: Value, b: float = 4.0) -> Value:
-    """(x + sqrt(x * x + b)) / 2."""
+    """`(x + sqrt(x * x + b)) / 2`."""
     root = op.unary("Sqrt", op.add(op.mul(x, x), b))
     return op.mul(op.add(x, root), 0.5)
 
 
 def sparse_plus(op: Builder, x: Value) -> Value:
-    """0 up to -1, x from 1 on, and (x + 1)**2 / 4 between."""
+    """`0 if x <= -1 else x if x >= 1 else (x + 1)**2 / 4`."""
     near = op.add(x, 1.0)
     curve = op.mul(op.mul(near, near), 0.25)
     upper = op.where(op.elementwise("Less", x, 1.0), curve, x)
@@ -153,12 +153,12 @@ def sparse_plus(op: Builder, x: Value) -> Value:
 
 
 def gelu(op: Builder, x: Value, approximate: bool = False) -> Value:
-    """`x * P(X <= x)` for a standard normal X: by erf, or approximately by tanh."""
+    """`x * P(X <= x)` for standard normal X: computed by erf, or approximated by tanh."""
     if approximate:
         cube = op.mul(op.mul(x, x), x)
         inner = op.mul(op.add(x, op.mul(cube, 0.044715)), sqrt(2 / pi))
         return op.mul(op.mul(x, 0.5), op.add(op.unary("Tanh", inner), 1.0))
-    # In the order of operations that runtimes fuse.
+    # Runtimes fuse these operations to Gelu in this order.
     error = op.unary("Erf", op.div(x, sqrt(2)))
     return op.mul(op.mul(x, op.add(error, 1.0)), 0.5)
 
@@ -201,12 +201,12 @@ def tanh_shrink(op: Builder, x: Value) -> Value:
 
 
 def soft_shrink(op: Builder, x: Value, threshold: float = 0.5) -> Value:
-    """Values moved towards zero by a threshold; 0 within it, and of NaN."""
+    """`x - threshold` above threshold, `x + threshold` below -threshold, else 0 (also for NaN)."""
     return op.unary("Shrink", x, bias=float(threshold), lambd=float(threshold))
 
 
 def hard_shrink(op: Builder, x: Value, threshold: float = 0.5) -> Value:
-    """Values beyond a threshold on either side of zero; 0 within it, and of NaN."""
+    """`x if abs(x) > threshold else 0`; NaN yields 0."""
     return op.unary("Shrink", x, bias=0.0, lambd=float(threshold))
 
 
@@ -214,7 +214,7 @@ def hard_shrink(op: Builder, x: Value, threshold: float = 0.5) -> Value:
 
 
 def softmax(op: Builder, x: Value, axis: int | Sequence[int] = -1) -> Value:
-    """exp(x) / sum(exp(x)) over an axis, or over several."""
+    """`exp(x) / sum(exp(x))` over an axis, or over several."""
     if isinstance(axis, int):
         return _along(op, x, axis, "Softmax")
     peak = op.reduce("ReduceMax", x, axis, keepdims=True)
@@ -238,13 +238,13 @@ def _along(op: Builder, x: Value, axis: int, op_type: str) -> Value:
 
 
 def safe_softmax(op: Builder, x: Value, axis: int = -1) -> Value:
-    """softmax(x) along an axis, and zeros where all of x is minus infinity."""
+    """`softmax(x)` along an axis, or zeros where all elements are minus infinity."""
     peak = op.reduce("ReduceMax", x, [axis], keepdims=True)
     return op.where(op.elementwise("Equal", peak, -inf), 0.0, op.softmax(x, axis))
 
 
 def sparsemax(op: Builder, x: Value, axis: int = -1) -> Value:
-    """max(x - tau, 0) along an axis of static size, with the tau of Keras."""
+    """`max(x - tau, 0)` along an axis of static size, with the tau of Keras."""
     axis = x.axis(axis)
     size = x.shape[axis]
     if not isinstance(size, int):
@@ -258,7 +258,7 @@ def sparsemax(op: Builder, x: Value, axis: int = -1) -> Value:
     ranks = op.constant(np.arange(1, size + 1).reshape(shape), x.dtype)
     support = op.elementwise("Greater", op.add(op.mul(ordered, ranks), 1.0), sums)
     count = op.reduce("ReduceSum", op.cast(support, x.dtype), [axis], keepdims=True)
-    # The projection would take the last of these sums; every backend of Keras takes all of them.
+    # The exact projection uses only the last of these sums; Keras backends add all of them.
     inside = op.reduce("ReduceSum", op.where(support, sums, 0.0), [axis], keepdims=True)
     tau = op.div(op.sub(inside, 1.0), count)
     return op.unary("Relu", op.sub(x, tau))

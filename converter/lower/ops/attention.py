@@ -1,6 +1,6 @@
 """Scaled dot-product attention: softmax(query @ key.T * scale + bias) @ value, and its masks.
 
-Tensors are [..., heads, length, width]. A mask is true where a query sees a key.
+Tensors are [..., heads, length, width]. A mask is true where a query attends to a key.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ def attend(
     bias: Value | None = None, mask: Value | None = None, is_causal: bool = False,
     hidden: float = -inf,
 ) -> Value:  # fmt: skip
-    """Return the values that queries attend to; scores of float16 and bfloat16 are in float32.
+    """Return scaled dot-product attention; scores of float16 and bfloat16 are in float32.
 
     Args:
         op: Builder.
@@ -30,11 +30,11 @@ def attend(
         key: [..., S, E].
         value: [..., S, V].
         scale: Factor of the products.
-        bias: Added to the scores, which are [..., L, S].
-        mask: Which keys each query sees; broadcast against the scores.
-        is_causal: Whether query i sees the keys up to i only.
-        hidden: Score of a key that is not seen. With minus infinity, a query that sees none yields
-            zeros; with a finite one, the mean of all values.
+        bias: Addend of the scores, which are [..., L, S].
+        mask: Keys that each query attends to; broadcast against the scores.
+        is_causal: Whether query i attends only to keys 0 to i.
+        hidden: Score of a masked key. With minus infinity, a query with all keys masked yields
+            zeros; with a finite score, the mean of all values.
     """
     single = "float32" if query.dtype in HALVES else query.dtype
     q, k = op.cast(query, single), op.cast(key, single)
@@ -51,10 +51,10 @@ def attend(
 
 
 def repeat_heads(op: Builder, x: Value, heads: Dim) -> Value:
-    """Return keys or values [..., heads, S, E] with each head repeated for the heads of a query.
+    """Repeat each head of keys or values [..., heads, S, E] to match the heads of the queries.
 
     Raises:
-        Unsupported: The number of heads is no known multiple.
+        Unsupported: The number of query heads is not a static multiple of the number of heads.
     """
     own = x.shape[-3]
     times = dims.divide_exactly(heads, own)
@@ -71,7 +71,7 @@ def repeat_heads(op: Builder, x: Value, heads: Dim) -> Value:
 
 
 def both(op: Builder, *masks: Value | None) -> Value | None:
-    """Return where all of several masks are true; None where there is none."""
+    """Return the conjunction of masks; None if all of them are None."""
     result: Value | None = None
     for mask in masks:
         if mask is not None:
@@ -80,14 +80,14 @@ def both(op: Builder, *masks: Value | None) -> Value | None:
 
 
 def causal_mask(op: Builder, query: Value, key: Value, axis: int = -2) -> Value:
-    """Return [L, S]: whether the index of a query along an axis is at least that of a key."""
+    """Return a mask [L, S]: the index of a query along an axis is at least that of a key."""
     rows, columns = (count(op, size(op, x, axis)) for x in (query, key))
     shape = (query.shape[axis], key.shape[axis])
     return replace((rows.column() >= columns).value, shape=shape)
 
 
 def window_mask(op: Builder, query: Value, key: Value, width: int, axis: int = -2) -> Value:
-    """Return [L, S]: whether the indices of a query and a key differ by less than a width."""
+    """Return a mask [L, S]: the indices of a query and a key differ by less than a width."""
     rows, columns = (count(op, size(op, x, axis)) for x in (query, key))
     shape = (query.shape[axis], key.shape[axis])
     return replace(((rows.column() - columns).size() < width).value, shape=shape)

@@ -14,8 +14,8 @@ from converter.lower.ops.elementwise import is_negative
 from converter.lower.ops.special import in_double, polynomial
 from converter.lower.values import Value
 
-# Of J and Y: R and Y near zero; P and Q, the amplitude and the phase, beyond 5. Of I and K: A near
-# zero and B beyond, coefficients of Chebyshev polynomials. The highest comes first.
+# For J and Y: rational functions R and Y up to 5; P and Q, for the amplitude and the phase, beyond.
+# For I and K: Chebyshev coefficients A near zero and B beyond. The highest degree comes first.
 # fmt: off
 LEADING = (1.0,)
 J0_PP = (
@@ -154,7 +154,7 @@ def _ratio(op: Builder, x: Value, above: Sequence[float], below: Sequence[float]
 
 
 def _chebyshev(op: Builder, x: Value, coefficients: Sequence[float]) -> Value:
-    """Return a series of Chebyshev polynomials by Clenshaw's recurrence."""
+    """Return the sum of a Chebyshev series by Clenshaw's recurrence."""
     first, second, *others = coefficients
     before: Value = op.constant(first, "float64")
     at = op.add(op.mul(x, first), second)
@@ -174,7 +174,7 @@ def _where(
 
 
 def _wave(op: Builder, x: Value, order: int, leading: Sequence[float], *, is_second: bool) -> Value:
-    """Return J or Y beyond 5: a wave whose amplitude falls."""
+    """Return J or Y beyond 5, by the asymptotic expansion of Hankel."""
     pp, pq, qp, qq = ((J0_PP, J0_PQ, J0_QP, J0_QQ), (J1_PP, J1_PQ, J1_QP, J1_QQ))[order]
     w = op.div(op.constant(5.0, "float64"), x)
     z = op.mul(w, w)
@@ -208,7 +208,7 @@ def _j1(op: Builder, x: Value, leading: Sequence[float]) -> Value:
 
 
 def _second(op: Builder, x: Value, near: Value, order: int, leading: Sequence[float]) -> Value:
-    """Return Y, from what it is between 0 and 5."""
+    """Return Y, from its values between 0 and 5."""
     found = _where(op, "LessOrEqual", x, 5.0, near, _wave(op, x, order, leading, is_second=True))
     found = _where(op, "Equal", x, 0.0, -inf, found)
     return _where(op, "Less", x, 0.0, nan, found)
@@ -233,7 +233,7 @@ def _y1(op: Builder, x: Value, leading: Sequence[float]) -> Value:
 def _scaled_i(
     op: Builder, x: Value, near: Sequence[float], far: Sequence[float], *, is_odd: bool
 ) -> Value:
-    """Return exp(-|x|) * I."""
+    """Return `exp(-|x|) * I(x)`."""
     size = op.unary("Abs", x)
     small = _chebyshev(op, op.sub(op.mul(size, 0.5), 2.0), near)
     small = op.mul(small, size) if is_odd else small
@@ -262,7 +262,7 @@ def _i1(op: Builder, x: Value) -> Value:
 
 
 def _scaled_k(op: Builder, x: Value, near: Value, far: Sequence[float]) -> Value:
-    """Return exp(x) * K, from K between 0 and 2."""
+    """Return `exp(x) * K(x)`, from the values of K between 0 and 2."""
     inverse = op.sub(op.div(op.constant(8.0, "float64"), x), 2.0)
     large = op.div(_chebyshev(op, inverse, far), op.unary("Sqrt", x))
     found = _where(op, "LessOrEqual", x, 2.0, op.mul(near, op.unary("Exp", x)), large)
@@ -286,64 +286,64 @@ def _third(op: Builder, x: Value, scaled: Value) -> Value:
     return op.mul(scaled, op.unary("Exp", op.unary("Neg", x)))
 
 
-# -- of any dtype ----------------------------------------------------------------------------------
+# -- for any dtype ---------------------------------------------------------------------------------
 
 
 def j0(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
-    """The Bessel function of the first kind of order 0."""
+    """Bessel function of the first kind of order 0."""
     return in_double(op, x, lambda op, x: _j0(op, x, leading))
 
 
 def j1(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
-    """The Bessel function of the first kind of order 1."""
+    """Bessel function of the first kind of order 1."""
     return in_double(op, x, lambda op, x: _j1(op, x, leading))
 
 
 def y0(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
-    """The Bessel function of the second kind of order 0."""
+    """Bessel function of the second kind of order 0."""
     return in_double(op, x, lambda op, x: _y0(op, x, leading))
 
 
 def y1(op: Builder, x: Value, *, leading: Sequence[float] = LEADING) -> Value:
-    """The Bessel function of the second kind of order 1."""
+    """Bessel function of the second kind of order 1."""
     return in_double(op, x, lambda op, x: _y1(op, x, leading))
 
 
 def i0(op: Builder, x: Value) -> Value:
-    """The modified Bessel function of the first kind of order 0."""
+    """Modified Bessel function of the first kind of order 0."""
     return in_double(op, x, _i0)
 
 
 def i1(op: Builder, x: Value) -> Value:
-    """The modified Bessel function of the first kind of order 1."""
+    """Modified Bessel function of the first kind of order 1."""
     return in_double(op, x, _i1)
 
 
 def i0e(op: Builder, x: Value) -> Value:
-    """Exp(-|x|) times the modified Bessel function of the first kind of order 0."""
+    """`exp(-|x|)` times the modified Bessel function of the first kind of order 0."""
     return in_double(op, x, _i0e)
 
 
 def i1e(op: Builder, x: Value) -> Value:
-    """Exp(-|x|) times the modified Bessel function of the first kind of order 1."""
+    """`exp(-|x|)` times the modified Bessel function of the first kind of order 1."""
     return in_double(op, x, _i1e)
 
 
 def k0(op: Builder, x: Value) -> Value:
-    """The modified Bessel function of the second kind of order 0."""
+    """Modified Bessel function of the second kind of order 0."""
     return in_double(op, x, lambda op, x: _third(op, x, _k0e(op, x)))
 
 
 def k1(op: Builder, x: Value) -> Value:
-    """The modified Bessel function of the second kind of order 1."""
+    """Modified Bessel function of the second kind of order 1."""
     return in_double(op, x, lambda op, x: _third(op, x, _k1e(op, x)))
 
 
 def k0e(op: Builder, x: Value) -> Value:
-    """Exp(x) times the modified Bessel function of the second kind of order 0."""
+    """`exp(x)` times the modified Bessel function of the second kind of order 0."""
     return in_double(op, x, _k0e)
 
 
 def k1e(op: Builder, x: Value) -> Value:
-    """Exp(x) times the modified Bessel function of the second kind of order 1."""
+    """`exp(x)` times the modified Bessel function of the second kind of order 1."""
     return in_double(op, x, _k1e)

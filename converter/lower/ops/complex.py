@@ -1,4 +1,4 @@
-"""Complex tensors: pairs of real ones, since ONNX has none to compute with."""
+"""Complex tensors as pairs of real tensors: ONNX's operators do not support complex dtypes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WHOLES = {part: whole for whole, part in PARTS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Complex:
-    """A complex tensor: ONNX has none to compute with."""
+    """A complex tensor, as its real and imaginary parts."""
 
     real: Value
     imaginary: Value
@@ -21,7 +21,7 @@ class Complex:
 
     @property
     def shape(self) -> Shape:
-        """Sizes of the axes."""
+        """Shape of both parts."""
         return self.real.shape
 
     @property
@@ -31,7 +31,7 @@ class Complex:
 
 
 def join(real: Value, imaginary: Value) -> Complex:
-    """Return the complex tensor of two real ones."""
+    """Return the complex tensor of two real tensors."""
     return Complex(real, imaginary, WHOLES[real.dtype])
 
 
@@ -44,12 +44,12 @@ def zeros_like(op: Builder, like: Value) -> Value:
 
 
 def squared_size(op: Builder, x: Complex) -> Value:
-    """Return real ** 2 + imag ** 2."""
+    """Return `real ** 2 + imag ** 2`."""
     return op.add(op.mul(x.real, x.real), op.mul(x.imaginary, x.imaginary))
 
 
 def multiply(op: Builder, x: Complex, y: Complex, by: Callable[[Value, Value], Value]) -> Complex:
-    """Return a product, of whatever kind ``by`` makes of real parts."""
+    """Return a product of complex tensors, where ``by`` multiplies real tensors."""
     return join(
         op.sub(by(x.real, y.real), by(x.imaginary, y.imaginary)),
         op.add(by(x.real, y.imaginary), by(x.imaginary, y.real)),

@@ -1,7 +1,7 @@
-"""Functions of complex numbers, by real functions of their parts.
+"""Functions of complex numbers, in terms of real functions of their parts.
 
-The formulas are those of the C99 standard's annex G for finite arguments: branch cuts as there,
-without cancellation near zero.
+The formulas follow annex G of the C99 standard for finite arguments, including its branch cuts, and
+avoid cancellation near zero.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ def _negative(op: Builder, x: Value) -> Value:
 
 
 def _turn(op: Builder, x: Complex) -> Complex:
-    """Return i * x."""
+    """Return `i * x`."""
     return join(_negative(op, x.imaginary), x.real)
 
 
 def _turn_back(op: Builder, x: Complex) -> Complex:
-    """Return -i * x."""
+    """Return `-i * x`."""
     return join(x.imaginary, _negative(op, x.real))
 
 
@@ -48,19 +48,19 @@ def _multiply(op: Builder, x: Complex, y: Complex) -> Complex:
 
 
 def size(op: Builder, x: Complex) -> Value:
-    """Return |x|, which does not overflow before it must."""
+    """Return `|x|` without intermediate overflow."""
     return hypot(op, x.real, x.imaginary)
 
 
 def exp(op: Builder, x: Complex) -> Complex:
-    """E ** x."""
+    """`exp(x)`."""
     away = op.unary("Exp", x.real)
     angle = x.imaginary
     return join(op.mul(away, op.unary("Cos", angle)), op.mul(away, op.unary("Sin", angle)))
 
 
 def expm1(op: Builder, x: Complex) -> Complex:
-    """E to x, less 1, exact near zero."""
+    """`exp(x) - 1`, exact near zero."""
     half = op.unary("Sin", op.mul(x.imaginary, 0.5))
     cosine = op.unary("Cos", x.imaginary)
     real = op.sub(op.mul(real_expm1(op, x.real), cosine), op.mul(op.mul(half, half), 2.0))
@@ -68,21 +68,21 @@ def expm1(op: Builder, x: Complex) -> Complex:
 
 
 def log(op: Builder, x: Complex) -> Complex:
-    """The logarithm with an imaginary part from -pi to pi."""
+    """Logarithm with an imaginary part from -pi to pi."""
     return join(op.unary("Log", size(op, x)), atan2(op, x.imaginary, x.real))
 
 
 def log1p(op: Builder, x: Complex) -> Complex:
-    """The logarithm of 1 + x, exact near zero."""
+    """`log(1 + x)`, exact near zero."""
     away = op.add(op.mul(x.real, op.add(x.real, 2.0)), op.mul(x.imaginary, x.imaginary))
     angle = atan2(op, x.imaginary, op.add(x.real, 1.0))
     return join(op.mul(real_log1p(op, away), 0.5), angle)
 
 
 def sqrt(op: Builder, x: Complex) -> Complex:
-    """The root with a real part that is not negative.
+    """Square root with a non-negative real part.
 
-    The larger part is t = sqrt((|x| + |a|) / 2), where nothing cancels, and the other b / (2 t).
+    For x = a + i b, one part is t = sqrt((|x| + |a|) / 2), without cancellation, the other b/(2t).
     """
     zero, one = (op.constant(n, x.real.dtype) for n in (0.0, 1.0))
     larger = op.unary("Sqrt", op.mul(op.add(size(op, x), op.unary("Abs", x.real)), 0.5))
@@ -96,30 +96,30 @@ def sqrt(op: Builder, x: Complex) -> Complex:
 
 
 def reciprocal(op: Builder, x: Complex) -> Complex:
-    """1 / x."""
+    """`1 / x`."""
     square = op.add(op.mul(x.real, x.real), op.mul(x.imaginary, x.imaginary))
     return join(op.div(x.real, square), op.div(_negative(op, x.imaginary), square))
 
 
 def rsqrt(op: Builder, x: Complex) -> Complex:
-    """1 / sqrt(x)."""
+    """`1 / sqrt(x)`."""
     return reciprocal(op, sqrt(op, x))
 
 
 def sinh(op: Builder, x: Complex) -> Complex:
-    """The hyperbolic sine."""
+    """Hyperbolic sine."""
     real = op.mul(op.unary("Sinh", x.real), op.unary("Cos", x.imaginary))
     return join(real, op.mul(op.unary("Cosh", x.real), op.unary("Sin", x.imaginary)))
 
 
 def cosh(op: Builder, x: Complex) -> Complex:
-    """The hyperbolic cosine."""
+    """Hyperbolic cosine."""
     real = op.mul(op.unary("Cosh", x.real), op.unary("Cos", x.imaginary))
     return join(real, op.mul(op.unary("Sinh", x.real), op.unary("Sin", x.imaginary)))
 
 
 def tanh(op: Builder, x: Complex) -> Complex:
-    """The hyperbolic tangent: (t + i u) / (1 + i t u) of those of both parts."""
+    """Hyperbolic tangent of a + i b: `(t + i u) / (1 + i t u)`, for t = `tanh a`, u = `tan b`."""
     t, angle = op.unary("Tanh", x.real), op.unary("Tan", x.imaginary)
     both, square = op.mul(t, angle), op.mul(t, t)
     divisor = op.add(op.mul(both, both), 1.0)
@@ -128,16 +128,16 @@ def tanh(op: Builder, x: Complex) -> Complex:
 
 
 def sigmoid(op: Builder, x: Complex) -> Complex:
-    """1 / (1 + exp(-x)), which is (1 + tanh(x / 2)) / 2."""
+    """`1 / (1 + exp(-x))`, computed as `(1 + tanh(x / 2)) / 2`."""
     return _shift(op, _scale(op, tanh(op, _scale(op, x, 0.5)), 0.5), 0.5)
 
 
 def asinh(op: Builder, x: Complex) -> Complex:
-    """The inverse of sinh: of p = sqrt(1 - i x) and q = sqrt(1 + i x), by Kahan's formulas."""
+    """Inverse of sinh, by Kahan's formulas from p = sqrt(1 - i x) and q = sqrt(1 + i x)."""
     turned = _turn(op, x)
     p = sqrt(op, _shift(op, _scale(op, turned, -1.0), 1.0))
     q = sqrt(op, _shift(op, turned, 1.0))
-    # sinh of the real part is Re(conj(p) q) of x turned; tan of the imaginary one a quotient
+    # sinh(real part) is Im(conj(p) q); tan(imaginary part) is Im(x) / Re(p q).
     product = op.sub(op.mul(q.real, p.imaginary), op.mul(q.imaginary, p.real))
     real = op.unary("Asinh", _negative(op, product))
     below = op.sub(op.mul(p.real, q.real), op.mul(p.imaginary, q.imaginary))
@@ -145,51 +145,51 @@ def asinh(op: Builder, x: Complex) -> Complex:
 
 
 def asin(op: Builder, x: Complex) -> Complex:
-    """The inverse of sin: -i asinh(i x)."""
+    """Inverse of sin: `-i asinh(i x)`."""
     return _turn_back(op, asinh(op, _turn(op, x)))
 
 
 def acos(op: Builder, x: Complex) -> Complex:
-    """The inverse of cos: pi / 2 - asin(x)."""
+    """Inverse of cos: `pi / 2 - asin(x)`."""
     return _shift(op, _scale(op, asin(op, x), -1.0), pi / 2)
 
 
 def acosh(op: Builder, x: Complex) -> Complex:
-    """The inverse of cosh, with a real part that is not negative: by Kahan's formulas."""
+    """Inverse of cosh with a non-negative real part, by Kahan's formulas."""
     p, q = sqrt(op, _shift(op, x, -1.0)), sqrt(op, _shift(op, x, 1.0))
     real = op.unary("Asinh", op.add(op.mul(p.real, q.real), op.mul(p.imaginary, q.imaginary)))
     return join(real, op.mul(atan2(op, p.imaginary, q.real), 2.0))
 
 
 def atanh(op: Builder, x: Complex) -> Complex:
-    """The inverse of tanh: (log(1 + x) - log(1 - x)) / 2."""
+    """Inverse of tanh: `(log(1 + x) - log(1 - x)) / 2`."""
     over, under = log1p(op, x), log1p(op, _scale(op, x, -1.0))
     real = op.sub(over.real, under.real)
     return _scale(op, join(real, op.sub(over.imaginary, under.imaginary)), 0.5)
 
 
 def atan(op: Builder, x: Complex) -> Complex:
-    """The inverse of tan: -i atanh(i x)."""
+    """Inverse of tan: `-i atanh(i x)`."""
     return _turn_back(op, atanh(op, _turn(op, x)))
 
 
 def sin(op: Builder, x: Complex) -> Complex:
-    """The sine: -i sinh(i x)."""
+    """Sine: `-i sinh(i x)`."""
     return _turn_back(op, sinh(op, _turn(op, x)))
 
 
 def cos(op: Builder, x: Complex) -> Complex:
-    """The cosine: cosh(i x)."""
+    """Cosine: `cosh(i x)`."""
     return cosh(op, _turn(op, x))
 
 
 def tan(op: Builder, x: Complex) -> Complex:
-    """The tangent: -i tanh(i x)."""
+    """Tangent: `-i tanh(i x)`."""
     return _turn_back(op, tanh(op, _turn(op, x)))
 
 
 def sign(op: Builder, x: Complex) -> Complex:
-    """X / |x|, and 0 of 0."""
+    """`x / |x|`, and 0 where x is 0."""
     away = size(op, x)
     zero = op.constant(0.0, away.dtype)
     is_zero = op.elementwise("Equal", away, zero)
@@ -198,7 +198,7 @@ def sign(op: Builder, x: Complex) -> Complex:
 
 
 def power(op: Builder, x: Complex, y: Complex) -> Complex:
-    """exp(y log(x)); 0 to any other power than 0 is 0, and anything to that is 1."""
+    """`exp(y * log(x))`; 1 where y is 0, else 0 where x is 0."""
     made = exp(op, _multiply(op, y, log(op, x)))
     away, other = size(op, x), size(op, y)
     zero, one = op.constant(0.0, away.dtype), op.constant(1.0, away.dtype)
@@ -209,7 +209,7 @@ def power(op: Builder, x: Complex, y: Complex) -> Complex:
 
 
 def log_to(base: float) -> Function:
-    """Return the logarithm to a base."""
+    """Return a function that computes the logarithm to a base."""
 
     def log_base(op: Builder, x: Complex) -> Complex:
         return _scale(op, log(op, x), 1 / log_of(base))

@@ -1,6 +1,6 @@
 """Convolution of images in the layouts and paddings of Keras and TensorFlow.
 
-Kernels are ``[*spatial, in / groups, out]``; ONNX wants ``[out, in / groups, *spatial]``.
+Kernels are ``[*spatial, in / groups, out]``; those of ONNX are ``[out, in / groups, *spatial]``.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from converter.lower.values import Value
 
 
 def numbers(value: Any, rank: int) -> list[int]:
-    """Return an argument that is one number or one for each spatial axis as the latter."""
+    """Return an argument as a list of integers for each spatial axis; one integer is repeated."""
     if isinstance(value, int):
         return [value] * rank
     result = [int(n) for n in value]
@@ -21,14 +21,14 @@ def numbers(value: Any, rank: int) -> list[int]:
 
 
 def channels_first(op: Builder, x: Value, data_format: str | None) -> Value:
-    """Return an image with its channels before its spatial axes."""
+    """Transpose an image to channels-first."""
     if data_format == "channels_first":
         return x
     return op.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
 
 
 def as_given(op: Builder, x: Value, data_format: str | None) -> Value:
-    """Undo `channels_first`."""
+    """Transpose a channels-first image back to its data format."""
     if data_format == "channels_first":
         return x
     return op.transpose(x, [0, *range(2, x.rank), 1])
@@ -37,7 +37,7 @@ def as_given(op: Builder, x: Value, data_format: str | None) -> Value:
 def same_padding(
     sizes: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]] | None:
-    """Return TensorFlow's SAME padding before and after each axis; None where a size is unknown.
+    """Return TensorFlow's SAME padding before and after each axis; None if it is not static.
 
     Spec: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
     """
@@ -62,8 +62,8 @@ def convolve(
 ) -> Value:  # fmt: skip
     """Cross-correlate an image with a kernel of [*spatial, in / groups, out].
 
-    Padding is Keras's word, or numbers before and behind each spatial axis. A kernel whose size is
-    not known leaves that of the result unknown.
+    Padding is a mode of Keras, or the amounts before and after each spatial axis. If the size of
+    the kernel is unknown, so is that of the result.
     """
     rank = x.rank - 2
     steps, spread = numbers(strides, rank), numbers(dilations, rank)
@@ -82,7 +82,7 @@ def convolve(
         around = [a + b for a, b in zip(*padding, strict=True)]
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, around, strict=True)]
     elif padding == "causal":
-        # Left of the first axis only; Keras has it for one dimension.
+        # Padding before the axis only; Keras supports it for one spatial axis.
         left = [(k - 1) * d for k, d in zip(sizes, spread, strict=True)]
         attributes["pads"] = [*left, *[0] * rank]
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, left, strict=True)]
@@ -113,7 +113,7 @@ def convolve(
 
 
 def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:
-    """Return an image cut to so many windows: Theano's half padding may make one more."""
+    """Slice an image to the first windows of each axis: Theano's half padding may add one more."""
     for axis, (n, count) in enumerate(zip(x.shape[2:], counts, strict=True), 2):
         if n == count and n is not None:
             continue

@@ -1,4 +1,4 @@
-"""Running results along an axis: of each element with all before it."""
+"""Cumulative operations along an axis (prefix scans)."""
 
 from collections.abc import Callable
 
@@ -7,21 +7,21 @@ from converter.lower.scan import scan
 from converter.lower.values import Value
 
 Join = Callable[[Value, Value], Value]
-MOST_IN_ORDER = 64  # elements of an axis that are joined one after another
-MOST_DOUBLED = 1 << 16  # by doubling
+MOST_IN_ORDER = 64  # elements of an axis that are combined sequentially
+MOST_DOUBLED = 1 << 16  # elements of an axis that are combined by doubling
 
 
 def cumulative_sum(
     op: Builder, x: Value, axis: "int | Value", *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
-    """Return the sum of everything up to each element along an axis, which may be computed.
+    """Return the cumulative sum along an axis.
 
     Args:
         op: Builder.
-        x: Numbers of any rank but 0.
-        axis: The axis; a scalar where it is computed.
-        exclusive: Whether an element itself is left out.
-        reverse: Whether to begin at the end.
+        x: Tensor of rank 1 or more.
+        axis: Axis; a scalar value where it is computed.
+        exclusive: Whether the sum excludes the element itself.
+        reverse: Whether to start from the end.
     """
     along = axis if isinstance(axis, Value) else op.constant(x.axis(axis), "int64")
     how = {"exclusive": int(exclusive), "reverse": int(reverse)}
@@ -32,19 +32,19 @@ def accumulate(
     op: Builder, x: Value, axis: int, join: Join, neutral: float, *,
     exclusive: bool = False, reverse: bool = False,
 ) -> Value:  # fmt: skip
-    """Return each element joined with all before it along an axis.
+    """Return each element combined with all elements before it along an axis.
 
-    One after another where these are few, as the frameworks do: then results overflow where theirs
-    do. By doubling where they are more, and by a loop where it is not known how many there are.
+    Few elements are combined sequentially, in the order of the frameworks, so that results overflow
+    where theirs do; more elements by doubling; very many, or an unknown number, by a Scan.
 
     Args:
         op: Builder.
-        x: Values of any rank but 0.
-        axis: The axis.
-        join: An associative operation of two values.
-        neutral: What joins with any value to that value.
-        exclusive: Whether an element itself is left out.
-        reverse: Whether to begin at the end.
+        x: Tensor of rank 1 or more.
+        axis: Axis.
+        join: Associative operation of two values.
+        neutral: Neutral element of `join`.
+        exclusive: Whether the result excludes the element itself.
+        reverse: Whether to start from the end.
     """
     axis = x.axis(axis)
     if exclusive:
@@ -54,7 +54,7 @@ def accumulate(
         return _accumulate_by_steps(op, x, axis, join, neutral, reverse=reverse)
     if size <= MOST_IN_ORDER:
         return _accumulate_in_order(op, x, axis, join, reverse=reverse)
-    reach = 1  # after step i each element is the result of the 2**i up to it
+    reach = 1  # after i steps, each element combines the 2**i elements up to it
     while reach < size:
         x = join(_shift(op, x, axis, reach, neutral, reverse=reverse), x)
         reach *= 2
@@ -75,7 +75,7 @@ def _accumulate_in_order(op: Builder, x: Value, axis: int, join: Join, *, revers
 def _shift(
     op: Builder, x: Value, axis: int, distance: int, neutral: float, *, reverse: bool
 ) -> Value:
-    """Return x with each element moved along an axis, and neutral ones in place of the first."""
+    """Shift the elements of x along an axis and fill the vacated positions with neutral ones."""
     start, end = (distance, END) if reverse else (0, -distance)
     part = op.slice(x, [axis], [start], [end])
     before, after = [0] * x.rank, [0] * x.rank

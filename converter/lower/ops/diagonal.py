@@ -1,4 +1,4 @@
-"""Diagonals of matrices: taken, and made of vectors, of static and of unknown sizes."""
+"""Diagonals of matrices, and diagonal matrices of vectors, of static and of unknown sizes."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from converter.lower.values import Value
 
 
 def take_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
-    """Return a diagonal of the last two axes as the last axis; a positive offset is above the main.
+    """Return a diagonal of the last two axes; a positive offset is above the main diagonal.
 
     Returns:
-        Values of shape ``[..., n]``; n is 0 where the matrices have no such diagonal.
+        Diagonals ``[..., n]``; n is 0 where the matrices have no such diagonal.
     """
     rows, columns = size(op, x, -2), size(op, x, -1)
     below, right = max(-offset, 0), max(offset, 0)
@@ -24,7 +24,7 @@ def take_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
     lead, sides = x.shape[:-2], [n for n in x.shape[-2:] if isinstance(n, int)]
     flat = sides[0] * sides[1] if len(sides) == 2 else None
     target = [*[0] * len(lead), -1]
-    if 0 in x.shape:  # a zero in a Reshape would stand for the size that was there
+    if 0 in x.shape:  # a zero in the shape of a Reshape would copy a size of the input
         shape = [n for n in lead if isinstance(n, int)]
         if len(shape) < len(lead):
             raise Unsupported("diagonals of matrices without elements, of unknown number")
@@ -35,7 +35,7 @@ def take_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
 
 
 def make_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
-    """Return square matrices with the last axis of x on a diagonal, and zeros."""
+    """Return square matrices with the last axis of x on a diagonal, and zeros elsewhere."""
     below, right = max(-offset, 0), max(offset, 0)
     if x.shape[-1] == 0:
         x = op.pad(x, [0] * (x.rank - 1) + [1], [0] * x.rank)
@@ -44,7 +44,7 @@ def make_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
     rows, columns = count(op, total).column(), count(op, total)
     away = columns - rows
     here = (away >= offset) & (away <= offset)
-    # Row i has element i - below, wherever it has any.
+    # Row i has element i - below, if it has any; the index is clamped for other rows.
     wanted = (count(op, total) - below).most(0).least(own - 1)
     dim = None if total.known is None else int(total.known)
     shape = (*x.shape[:-1], dim)

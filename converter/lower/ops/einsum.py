@@ -1,8 +1,8 @@
-"""Einstein's sums of two tensors as products of matrices, where they are that.
+"""Einsum of two tensors, as a matrix product where it is one.
 
-onnxruntime's Einsum takes two to seven times as long as the MatMul that it could be (dense layers,
-attention scores). A sum is a product of matrices once its letters are in four groups: those of
-both operands that stay (batches) or go (the sum), and those of one operand alone.
+onnxruntime's Einsum takes two to seven times as long as an equivalent MatMul (dense layers,
+attention scores). An einsum is a matrix product if its letters form four groups: letters of both
+operands that are kept (batch) or summed, and letters of only one of the operands.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Shape
 from converter.lower.values import Value
 
-DTYPES = ("float32", "float64")  # of others, what has a kernel differs between the two operators
+DTYPES = ("float32", "float64")  # for others, MatMul and Einsum have different kernels
 
 
 def contract(op: Builder, equation: str, *operands: Value, shape: Shape) -> Value:
-    """Return Einstein's sum of tensors: as a product of matrices, where it is one.
+    """Return the einsum of tensors, by MatMul where it is a matrix product.
 
     Args:
         op: Builder.
-        equation: With an arrow.
-        operands: One for each term.
-        shape: Of the result.
+        equation: Equation with an arrow.
+        operands: One tensor for each term.
+        shape: Shape of the result.
     """
     found = as_product(op, equation, operands, shape)
     if found is not None:
@@ -32,13 +32,13 @@ def contract(op: Builder, equation: str, *operands: Value, shape: Shape) -> Valu
 
 
 def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Shape) -> Value | None:
-    """Return an Einstein's sum as a MatMul, or None where it is none.
+    """Return an einsum as a MatMul, or None where it is not a matrix product.
 
     Args:
         op: Builder.
-        equation: With an arrow.
-        operands: Of which there must be two.
-        shape: Of the result.
+        equation: Equation with an arrow.
+        operands: Tensors; None is returned unless there are two.
+        shape: Shape of the result.
     """
     left, _, out = equation.partition("->")
     terms = left.split(",")
@@ -63,7 +63,7 @@ def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Sha
             sizes[c] = n
     first = op.transpose(a, [one.index(c) for c in (*batch, *alone, *summed)])
     second = op.transpose(b, [other.index(c) for c in (*batch, *summed, *others)])
-    # Without batches the first operand's own axes need not be one.
+    # Without batch axes, the own axes of the first operand need not be merged.
     rows = [[c] for c in alone] if not batch else [alone]
     left_side = _group_axes(op, first, [*([c] for c in batch), *rows, summed], sizes)
     right_side = _group_axes(op, second, [*([c] for c in batch), summed, others], sizes)
@@ -83,7 +83,7 @@ def as_product(op: Builder, equation: str, operands: Sequence[Value], shape: Sha
 def _expand_ellipses(
     terms: Sequence[str], out: str, operands: Sequence[Value]
 ) -> tuple[list[str], str] | None:
-    """Return terms with letters for what dots stand for, or None where dots are broadcast."""
+    """Return terms with ellipses replaced by letters; None where ellipses are broadcast."""
     free = [c for c in ascii_letters if c not in "".join(terms) + out]
     dots = ""
     for term, x in zip(terms, operands, strict=True):
@@ -109,7 +109,7 @@ def _expand_ellipses(
 def _group_axes(
     op: Builder, x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
 ) -> Value | None:
-    """Return a tensor with the axes of each group as one; a group of none is an axis of one."""
+    """Merge the axes of each group to one axis; an empty group becomes an axis of size 1."""
     if all(len(group) == 1 for group in groups):
         return x
     totals = [_total([sizes[c] for c in group]) for group in groups]
@@ -119,14 +119,14 @@ def _group_axes(
 def _apart(
     op: Builder, x: Value, groups: Sequence[Sequence[str]], sizes: dict[str, Dim]
 ) -> Value | None:
-    """Return a tensor with the axes of each group on their own again."""
+    """Split merged axes into the axes of each group, which undoes `_group_axes`."""
     if all(len(group) == 1 for group in groups):
         return x
     return _reshape(op, x, [sizes[c] for group in groups for c in group], _untouched(groups))
 
 
 def _untouched(groups: Sequence[Sequence[str]]) -> int:
-    """Return how many axes come before the first group that is not one of them."""
+    """Return the number of groups of one axis before the first other group."""
     return next(i for i, group in enumerate(groups) if len(group) != 1)
 
 
@@ -142,15 +142,15 @@ def _total(sizes: Sequence[Dim]) -> Dim:
 
 
 def _reshape(op: Builder, x: Value, target: Sequence[Dim], kept: int) -> Value | None:
-    """Return a tensor in another shape, or None where more than one size must be computed.
+    """Reshape a tensor; return None where more than one size must be inferred.
 
     Args:
         op: Builder.
-        x: The tensor.
-        target: Sizes, None for those that are not known.
-        kept: How many axes, from the first, stay as they are.
+        x: Tensor.
+        target: New shape; sizes may be symbolic or None.
+        kept: Number of leading axes that do not change.
     """
-    if 0 in target:  # which stands for an axis as it is
+    if 0 in target:  # in a Reshape, 0 copies the size of the input's axis
         return None
     numbers = [n if isinstance(n, int) else 0 if i < kept else -1 for i, n in enumerate(target)]
     if numbers.count(-1) > 1:

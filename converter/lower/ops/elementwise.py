@@ -1,4 +1,4 @@
-"""Functions of two numbers that ONNX lacks, exact at zeros, infinities and NaN."""
+"""Elementwise functions of two operands that ONNX lacks, exact for zeros, infinities and NaN."""
 
 from math import inf, pi
 
@@ -8,16 +8,16 @@ from converter.lower.values import Value
 
 
 def is_negative(op: Builder, x: Value) -> Value:
-    """Return whether numbers have the sign: -0 too, whose reciprocal is minus infinity."""
+    """Return whether the sign bit is set, for -0 too, whose reciprocal is minus infinity."""
     below = op.elementwise("Less", op.unary("Reciprocal", x), 0.0)
     return op.elementwise("Or", op.elementwise("Less", x, 0.0), below)
 
 
 def atan2(op: Builder, y: Value, x: Value) -> Value:
-    """Return the angle of the point (x, y), in all four quadrants; zeros have signs."""
+    """Return the angle of the point (x, y) in all four quadrants; signs of zeros count."""
     wide, high = op.unary("Abs", x), op.unary("Abs", y)
     least, most = op.elementwise("Min", wide, high), op.elementwise("Max", wide, high)
-    same = op.elementwise("Equal", wide, high)  # also both infinite, or both zero
+    same = op.elementwise("Equal", wide, high)  # also if both are infinite, or both zero
     tangent = op.where(same, op.unary("Sign", most), op.div(least, most))
     angle = op.unary("Atan", tangent)
     angle = op.where(op.elementwise("Greater", high, wide), op.sub(pi / 2, angle), angle)
@@ -27,7 +27,7 @@ def atan2(op: Builder, y: Value, x: Value) -> Value:
 
 
 def hypot(op: Builder, a: Value, b: Value) -> Value:
-    """Return ``sqrt(a * a + b * b)`` without overflow; infinite where either number is."""
+    """Return ``sqrt(a * a + b * b)`` without overflow; infinite where either operand is."""
     a, b = op.unary("Abs", a), op.unary("Abs", b)
     most, least = op.elementwise("Max", a, b), op.elementwise("Min", a, b)
     ratio = op.div(least, op.where(op.elementwise("Equal", most, 0.0), 1.0, most))
@@ -38,7 +38,7 @@ def hypot(op: Builder, a: Value, b: Value) -> Value:
 
 def logaddexp(op: Builder, a: Value, b: Value) -> Value:
     """Return ``log(exp(a) + exp(b))`` without overflow."""
-    same = op.elementwise("Equal", a, b)  # also two infinities, whose difference is NaN
+    same = op.elementwise("Equal", a, b)  # also for equal infinities, whose difference is NaN
     away = op.unary("Abs", op.where(same, 0.0, op.sub(a, b)))
     return op.add(op.elementwise("Max", a, b), log1p(op, op.unary("Exp", op.unary("Neg", away))))
 

@@ -1,8 +1,8 @@
-"""Fourier transforms of values, as products with matrices of sines and cosines or by ONNX's DFT.
+"""Fourier transforms, by products with matrices of sines and cosines or by ONNX's DFT.
 
-A complex tensor is a pair of real ones. Matrices are exact to the last bits and fast while they are
-small; longer transforms are made of shorter ones. What is of a length that only a run knows, or of
-a large prime one, is ONNX's operator's, which onnxruntime computes with less care.
+A complex tensor is a pair of real ones. Matrix products are exact to the last bits, and fast for
+short lengths; longer transforms are composed of shorter ones (Cooley-Tukey). Unknown lengths and
+large primes use ONNX's DFT, which onnxruntime computes less accurately.
 """
 
 from dataclasses import replace
@@ -17,17 +17,17 @@ from converter.lower.ops.complex import Complex, join, multiply, zeros_like
 from converter.lower.values import Value
 
 MOST = 1 << 18  # elements of a matrix
-MOST_OF_PRIME = 1 << 22  # where nothing else is as exact
-AXIS_IS_INPUT = 20  # opset since when DFT is given its axis as a tensor
+MOST_OF_PRIME = 1 << 22  # elements of a matrix for a prime length, which has no factors
+AXIS_IS_INPUT = 20  # first opset in which the axis of DFT is an input
 
 
 def angles(rows: int, columns: int, size: int) -> np.ndarray:
-    """Return 2 pi j k / size, by rows j and columns k."""
+    """Return the matrix `2 * pi * j * k / size` for rows j and columns k."""
     return 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % size) / size
 
 
 def fit_length(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
-    """Return x cut or filled up with zeros to a length along its last axis."""
+    """Slice x or pad it with zeros to a length along its last axis."""
     own = x.shape[-1]
     if length is not None and own == length:
         return x
@@ -49,7 +49,7 @@ def fit_length(op: Builder, x: Value, length: Dim, computed: Value | None) -> Va
 
 
 def transform(op: Builder, x: Complex, *, inverse: bool) -> Complex:
-    """Return the transform of a complex tensor along its last axis."""
+    """Return the Fourier transform of a complex tensor along its last axis."""
     size = x.real.shape[-1]
     factor = _factor(size) if isinstance(size, int) else 1
     if isinstance(size, int) and factor > 1 and size * size > MOST:
@@ -69,13 +69,13 @@ def transform(op: Builder, x: Complex, *, inverse: bool) -> Complex:
 
 
 def _factor(size: int) -> int:
-    """Return the divisor of a number that is nearest to its root, from below."""
+    """Return the largest divisor of a number that does not exceed its square root."""
     return next(n for n in range(int(sqrt(size)), 0, -1) if size % n == 0)
 
 
 def _by_factors(op: Builder, x: Complex, a: int, b: int, *, inverse: bool) -> Complex:
-    """Return a transform of a * b elements, made of transforms of a and of b (Cooley and Tukey)."""
-    batch = [0] * (x.rank - 1)  # as many as there are
+    """Return a transform of a * b elements by transforms of a and of b elements (Cooley-Tukey)."""
+    batch = [0] * (x.rank - 1)  # in a Reshape, 0 copies the size
 
     def shaped(value: Value, *last: int) -> Value:
         vector = op.constant([*batch, *last], "int64")
@@ -96,7 +96,7 @@ def _by_factors(op: Builder, x: Complex, a: int, b: int, *, inverse: bool) -> Co
 
 
 def of_real(op: Builder, x: Value) -> Complex:
-    """Return the first half of the transform of real numbers along the last axis."""
+    """Return the one-sided transform of a real tensor along its last axis (rfft)."""
     size = x.shape[-1]
     if isinstance(size, int) and size * (size // 2 + 1) > MOST and _factor(size) > 1:
         whole = transform(op, join(x, zeros_like(op, x)), inverse=False)
@@ -114,7 +114,7 @@ def of_real(op: Builder, x: Value) -> Complex:
 
 
 def to_real(op: Builder, x: Complex, length: int) -> Value:
-    """Return the real numbers of a length that a first half of a transform is of."""
+    """Return the real tensor of a length from its one-sided transform (irfft)."""
     count = x.real.shape[-1]
     assert isinstance(count, int)
     if count * length > MOST:
@@ -125,7 +125,7 @@ def to_real(op: Builder, x: Complex, length: int) -> Value:
             back = op.slice(part, [-1], [inner], [0], [-1])
             back = replace(back, shape=(*part.shape[:-1], inner))
             mirrored.append(op.concat([part, back if sign > 0 else op.unary("Neg", back)], -1))
-        # What should be real is taken to be.
+        # The imaginary part, which should be zero, is dropped.
         return transform(op, join(mirrored[0], mirrored[1]), inverse=True).real
     turn = angles(count, length, length)
     twice = np.full(count, 2.0)
@@ -146,9 +146,9 @@ def _times(op: Builder, x: Value, matrix: Value) -> Value:
 
 
 def _dft(op: Builder, x: Value, count: Dim, *, inverse: bool, onesided: bool) -> Value:
-    """Return ONNX's transform of [..., n, 1 or 2] along the axis before the last."""
+    """Return ONNX's DFT of [..., n, 1 or 2] along the axis before the last."""
     attributes: dict[str, Attribute] = {"inverse": int(inverse), "onesided": int(onesided)}
-    is_new = x.rank == 2  # the operator wants batches
+    is_new = x.rank == 2  # the operator requires a batch axis
     x = op.unsqueeze(x, [0]) if is_new else x
     inputs: list[Value | None] = [x]
     if op.graph.opset >= AXIS_IS_INPUT:
@@ -166,7 +166,7 @@ def _parts(op: Builder, x: Value) -> Complex:
 
 
 def along(op: Builder, x: Complex, axis: int, *, inverse: bool) -> Complex:
-    """Return the transform of a complex tensor along any axis."""
+    """Return the Fourier transform of a complex tensor along any axis."""
     axis = x.real.axis(axis)
     rank = x.real.rank
     if axis == rank - 1:

@@ -1,8 +1,8 @@
 """TensorFlow's hashes of integers, in int64 arithmetic that wraps around.
 
-`fingerprint_of_decimal` is FarmHash's Fingerprint64 of the decimal digits that ``tf.as_string``
-writes, `siphash_of_decimal` their SipHash-2-4; `concatenate` combines the fingerprints of crossed
-features. All values are int64 that hold the bits of unsigned integers.
+`fingerprint_of_decimal` is FarmHash's Fingerprint64 of the decimal string of ``tf.as_string``,
+`siphash_of_decimal` its SipHash-2-4; `concatenate` combines the fingerprints of crossed features.
+All values are int64 that hold the bits of unsigned integers.
 Sources: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
 (farmhashna::Hash64), tensorflow/core/platform/fingerprint.h (FingerprintCat64),
 https://www.aumasson.jp/siphash/siphash.pdf
@@ -14,15 +14,15 @@ from converter.lower.builder import Builder
 from converter.lower.fingerprints import K0, K1, K2
 from converter.lower.values import Value
 
-DIGITS = 19  # of the largest int64
+DIGITS = 19  # digits of the largest int64
 # The bytes of "somepseudorandomlygeneratedbytes".
 SIPHASH = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 CROSSING = 0xC6A4A7935BD1E995
-CROSSING_SEED = 0xDECAFCAFFE  # with which tf.sparse.cross_hashed begins
+CROSSING_SEED = 0xDECAFCAFFE  # initial value of tf.sparse.cross_hashed
 
 
 def _number(op: Builder, value: int) -> Value:
-    """Return the bits of an unsigned integer."""
+    """Return a constant (int64) with the bits of an unsigned integer."""
     return op.constant(np.array(value, np.uint64).view(np.int64), "int64")
 
 
@@ -49,13 +49,13 @@ def _rotate(op: Builder, x: Value, by: int) -> Value:
 
 
 def modulo(op: Builder, x: Value, count: int) -> Value:
-    """Return the remainder (int64) of an unsigned integer."""
+    """Return the remainder (int64) of values taken as unsigned integers."""
     bits = op.cast(x, "uint64")
     return op.cast(op.elementwise("Mod", bits, op.constant(count, "uint64")), "int64")
 
 
 def concatenate(op: Builder, fingerprints: list[Value]) -> Value:
-    """Return one fingerprint of several, as ``tf.sparse.cross_hashed`` combines them."""
+    """Combine several fingerprints into one, as ``tf.sparse.cross_hashed`` does."""
     found = _number(op, CROSSING_SEED)
     for other in fingerprints:
         mixed = _times(op, _mix(op, _times(op, other, CROSSING)), CROSSING)
@@ -65,11 +65,11 @@ def concatenate(op: Builder, fingerprints: list[Value]) -> Value:
 
 
 class _Text:
-    """The characters of integers in decimal, from the last one to the first.
+    """The decimal strings of integers, as characters from the last to the first.
 
     Attributes:
-        count: int64 [...]: the length.
-        characters: For each index from the end, the byte (int64 [...]); 0 before the first.
+        count: Lengths, int64 [...].
+        characters: Bytes (int64 [...]) for each index from the end; 0 before the first character.
     """
 
     def __init__(self, op: Builder, x: Value) -> None:
@@ -78,7 +78,7 @@ class _Text:
         rest, digits = x, []
         count = op.where(op.elementwise("Equal", x, zero), one, zero)
         for _ in range(DIGITS):
-            less = op.div(rest, ten)  # cut off towards zero, whatever the sign
+            less = op.div(rest, ten)  # truncated towards zero, for negative integers too
             digit = op.unary("Abs", op.sub(rest, op.mul(less, ten)))
             digits.append(op.add(digit, op.constant(ord("0"), "int64")))
             there = op.unary("Not", op.elementwise("Equal", rest, zero))
@@ -97,7 +97,7 @@ class _Text:
         self._table = op.concat([op.unsqueeze(c, [c.rank]) for c in self.characters], x.rank)
 
     def at(self, index: Value) -> Value:
-        """Return the character at an index from the start."""
+        """Return the characters at an index from the start."""
         op = self._op
         place = op.sub(op.sub(self.count, index), op.constant(1, "int64"))
         place = op.elementwise("Max", place, op.constant(0, "int64"))
@@ -109,7 +109,7 @@ class _Text:
         return op.squeeze(made, [last])
 
     def word(self, begin: int, size: int = 8) -> Value:
-        """Return bytes as a little-endian integer, from an index from the start or the end."""
+        """Return bytes as a little-endian integer; a negative index counts from the end."""
         op, found = self._op, self._op.constant(0, "int64")
         for i in range(size):
             if begin < 0:
@@ -121,7 +121,7 @@ class _Text:
 
 
 def fingerprint_of_decimal(op: Builder, x: Value) -> Value:
-    """Return the fingerprints of the decimal digits of integers."""
+    """Return the fingerprints (int64) of the decimal strings of integers."""
     text = _Text(op, op.cast(x, "int64"))
     n = text.count
     found = _of_few(op, text)
@@ -132,7 +132,7 @@ def fingerprint_of_decimal(op: Builder, x: Value) -> Value:
 
 
 def siphash_of_decimal(op: Builder, x: Value, key: tuple[int, int]) -> Value:
-    """Return the SipHash-2-4 (int64) of the decimal digits of integers, with a key of 128 bits."""
+    """Return the SipHash-2-4 (int64) of the decimal strings of integers, with a 128-bit key."""
     text = _Text(op, op.cast(x, "int64"))
     words = [_padded_word(op, text, begin) for begin in (0, 8, 16)]
     state = [_number(op, a ^ b % (1 << 64)) for a, b in zip(SIPHASH, key * 2, strict=True)]
@@ -176,7 +176,7 @@ def _sip_round(op: Builder, a: Value, b: Value, c: Value, d: Value) -> list[Valu
 
 
 def _sum(op: Builder, a: Value, b: Value) -> Value:
-    """Return a sum; that of constants is folded, for ONNX's data propagation refuses overflows."""
+    """Return a sum; constants are folded, since ONNX's data propagation rejects overflows."""
     first, second = op.array(a), op.array(b)
     if first is None or second is None:
         return op.add(a, b)
@@ -193,7 +193,7 @@ def _join(op: Builder, a: Value, b: Value, factor: Value) -> Value:
 
 
 def _of_few(op: Builder, text: _Text) -> Value:
-    """Up to 3 characters."""
+    """Fingerprint of up to 3 characters."""
     half = op.div(text.count, op.constant(2, "int64"))
     first = op.add(
         text.at(op.constant(0, "int64")), op.mul(text.at(half), op.constant(256, "int64"))
@@ -203,13 +203,13 @@ def _of_few(op: Builder, text: _Text) -> Value:
 
 
 def _of_half(op: Builder, text: _Text) -> Value:
-    """From 4 to 7."""
+    """Fingerprint of 4 to 7 characters."""
     first = op.add(text.count, op.mul(text.word(0, 4), op.constant(8, "int64")))
     return _join(op, first, text.word(-4, 4), _factor(op, text))
 
 
 def _of_word(op: Builder, text: _Text) -> Value:
-    """From 8 to 16."""
+    """Fingerprint of 8 to 16 characters."""
     factor = _factor(op, text)
     a, b = op.add(text.word(0), _number(op, K2)), text.word(-8)
     c = op.add(op.mul(_rotate(op, b, 37), factor), a)
@@ -217,7 +217,7 @@ def _of_word(op: Builder, text: _Text) -> Value:
 
 
 def _of_words(op: Builder, text: _Text) -> Value:
-    """From 17 to 32."""
+    """Fingerprint of 17 to 32 characters."""
     factor = _factor(op, text)
     a, b = _times(op, text.word(0), K1), text.word(8)
     c, d = op.mul(text.word(-8), factor), _times(op, text.word(-16), K2)

@@ -84,13 +84,13 @@ def crop_and_resize(
         op: Builder.
         images: [N, H, W, C].
         boxes: [boxes, 4]: y1, x1, y2, x2, where 0 and 1 are the centers of the corner pixels.
-        indices: [boxes]: the image of each box.
+        indices: [boxes]: index of the image of each box.
         sizes: Height and width of the result.
         method: ``nearest`` or ``bilinear``.
         fill_value: Value of pixels outside the image.
 
     Raises:
-        Unsupported: The method is another.
+        Unsupported: The method is not supported.
     """
     pixels = _Pixels(op, op.cast(images, "float32"))
     boxes = op.cast(boxes, "float32")
@@ -151,17 +151,17 @@ def transform(
 
     Args:
         op: Builder.
-        images: The images.
-        transforms: [N or 1, 8]: a0 ... c1. The pixel (x, y) of the result is read at
+        images: Images.
+        transforms: [N or 1, 8]: a0 ... c1. The pixel (x, y) of the result is sampled at
             ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), where k = c0 x + c1 y + 1.
         sizes: Height and width of the result.
         fill_value: Value of pixels outside the image, a scalar.
         interpolation: ``nearest`` or ``bilinear``.
-        fill_mode: What is outside the image: ``constant``, ``nearest``, ``reflect`` (its mirror
-            image, with the edge) or ``wrap`` (the image again).
+        fill_mode: Pixels outside the image: ``constant``, ``nearest``, ``reflect`` (the mirrored
+            image, with the edge repeated) or ``wrap`` (the image repeated).
 
     Raises:
-        Unsupported: Another mode, or bilinear interpolation of integers.
+        Unsupported: The mode is not supported, or bilinear interpolation is not in float32.
     """
     if fill_mode not in FILL_MODES:
         raise Unsupported(f"fill_mode {fill_mode!r}")
@@ -220,18 +220,18 @@ def _known(sizes: Sequence[Size]) -> list[int | None]:
 
 
 def _unchanged(op: Builder, at: Value, last: Value) -> Value:
-    """Return coordinates as they are: what is outside is filled."""
+    """Return coordinates unchanged: pixels outside the image are filled."""
     del op, last
     return at
 
 
 def _clamped(op: Builder, at: Value, last: Value) -> Value:
-    """Return the nearest coordinates in an image."""
+    """Clamp coordinates to the image."""
     return op.elementwise("Min", op.elementwise("Max", at, 0.0), last)
 
 
 def _reflected(op: Builder, at: Value, last: Value) -> Value:
-    """Return coordinates in an image that is mirrored at the outer edges of its pixels."""
+    """Map coordinates to an image that is mirrored at the outer edges of its pixels."""
     size = op.add(last, 1.0)
     period = op.mul(size, 2.0)
     below = op.sub(op.unary("Neg", at), 1.0)
@@ -243,7 +243,7 @@ def _reflected(op: Builder, at: Value, last: Value) -> Value:
 
 
 def _wrap(op: Builder, at: Value, last: Value) -> Value:
-    """Return coordinates in an image that is repeated, with TensorFlow's periods of `last`."""
+    """Map coordinates to an image that is repeated, with TensorFlow's period of `last`."""
     size, period = op.add(last, 1.0), op.elementwise("Max", last, 1.0)
     below = op.add(op.unary("Floor", op.div(op.unary("Neg", at), period)), 1.0)
     above = op.unary("Neg", op.unary("Floor", op.div(at, period)))

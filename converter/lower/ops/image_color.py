@@ -30,7 +30,7 @@ def _hue(op: Builder, images: Value) -> tuple[Value, Value, Value]:
 
 
 def _shares(op: Builder, hue: Value) -> Value:
-    """Return the shares of red, green and blue in a hue."""
+    """Return the weights of red, green and blue in a hue, from 0 to 1."""
     sixths = op.mul(hue, 6.0)
 
     def distance(place: float) -> Value:
@@ -57,7 +57,7 @@ def hsv_to_rgb(op: Builder, images: Value) -> Value:
 
 
 def adjust_hue(op: Builder, images: Value, delta: Value) -> Value:
-    """Add to the hue of images, modulo 1."""
+    """Add a delta to the hue of images, modulo 1."""
     single = op.cast(images, "float32")
     hue, most, least = _hue(op, single)
     turned = op.add(hue, op.cast(delta, "float32"))
@@ -75,7 +75,7 @@ def adjust_saturation(op: Builder, images: Value, scale: Value) -> Value:
 
 
 def adjust_contrast(op: Builder, images: Value, factor: Value) -> Value:
-    """Multiply the distance from the mean of each channel of each image: (x - mean) * f + mean."""
+    """Scale contrast around the mean of each channel of each image: `(x - mean) * f + mean`."""
     single = op.cast(images, "float32")
     mean = op.reduce("ReduceMean", single, [-3, -2], keepdims=True)
     made = op.add(op.mul(op.sub(single, mean), op.cast(factor, "float32")), mean)

@@ -1,17 +1,17 @@
-"""Elements taken by index, and indices as one-hot vectors."""
+"""Elements by index, and one-hot vectors of indices."""
 
 from converter.lower.builder import Builder
 from converter.lower.values import Value
 
 
 def take_along_axis(op: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """Return for each index the element of x that is that far along an axis, at the same place.
+    """Gather elements of x by index along an axis; all other axes are broadcast.
 
     Args:
         op: Builder.
-        x: Of any rank but 0.
-        indices: Integers of the same rank. Along all other axes both are broadcast.
-        axis: The axis.
+        x: Tensor of rank 1 or more.
+        indices: Integers of the same rank.
+        axis: Axis.
     """
     axis = x.axis(axis)
     source = _expand_to(op, x, indices, axis)
@@ -22,7 +22,7 @@ def take_along_axis(op: Builder, x: Value, indices: Value, axis: int) -> Value:
 
 
 def _expand_to(op: Builder, x: Value, other: Value, axis: int) -> Value:
-    """Return x broadcast to the sizes of another tensor along all axes but one."""
+    """Broadcast x to the sizes of another tensor along all axes but one."""
     pairs = list(zip(x.shape, other.shape, strict=True))
     if all(i == axis or n == m or m == 1 for i, (n, m) in enumerate(pairs)):
         return x
@@ -32,13 +32,13 @@ def _expand_to(op: Builder, x: Value, other: Value, axis: int) -> Value:
 
 
 def one_hot(op: Builder, indices: Value, classes: Value, axis: int = -1) -> Value:
-    """Return whether each index is each class, as booleans with a new axis of the classes.
+    """Return one-hot vectors as booleans, along a new axis of the classes.
 
     Args:
         op: Builder.
-        indices: Integers of any rank; those that are no class have no one.
-        classes: The integers from 0 on, as a vector of the same dtype.
-        axis: Where the new axis is among those of the result.
+        indices: Integers of any rank; vectors of indices that are not classes are all false.
+        classes: Integers from 0 on, as a vector of the same dtype.
+        axis: Index of the new axis in the result.
     """
     place = axis + indices.rank + 1 if axis < 0 else axis
     behind = list(range(1, 1 + indices.rank - place))

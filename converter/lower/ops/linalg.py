@@ -1,9 +1,9 @@
-"""Linear algebra of matrices of any size: solutions, inverses, determinants, factors, spectra.
+"""Linear algebra of matrices of any size: solving, inverses, determinants, decompositions, spectra.
 
-ONNX has but the determinant. The rest is loops over the columns of matrices: elimination with the
-largest pivot of each column, as Eigen's PartialPivLU and LAPACK's getrf; substitution; Cholesky's
-factors; Householder's reflections; one-sided Jacobi for singular values. float16 and bfloat16 are
-computed in float32, singular values in float64.
+ONNX only has the determinant. The others are Loops over the columns of matrices: elimination with
+partial pivoting, as Eigen's PartialPivLU and LAPACK's getrf; substitution; Cholesky decomposition;
+Householder reflections; one-sided Jacobi for singular values. float16 and bfloat16 are computed in
+float32, singular values in float64.
 Literature: Golub and Van Loan, Matrix Computations, 4th edition, chapters 3 to 5 and 8.
 """
 
@@ -22,14 +22,14 @@ from converter.lower.values import Value
 
 
 def transpose(op: Builder, x: Value) -> Value:
-    """Return matrices with rows for columns."""
+    """Transpose matrices."""
     order = list(range(x.rank))
     order[-2:] = reversed(order[-2:])
     return op.transpose(x, order)
 
 
 def _column(op: Builder, x: Value, at: Value) -> Value:
-    """Return one column of matrices, as matrices of one column."""
+    """Return one column of each matrix, as matrices of one column."""
     return op.gather(x, op.unsqueeze(at, [0]), -1)
 
 
@@ -38,7 +38,7 @@ def _row(op: Builder, x: Value, at: Value) -> Value:
 
 
 def _rows(op: Builder, x: Value) -> tuple[Value, Value]:
-    """Return the number of rows of matrices, and the numbers of the rows as a column."""
+    """Return the number of rows of matrices, and the indices of the rows as a column."""
     number = size(op, x, -2)
     return number.value, count(op, number).column().value
 
@@ -52,10 +52,10 @@ def _shape(op: Builder, x: Value) -> Value:
 
 
 def as_matrices(op: Builder, x: Value) -> Value:
-    """Return matrices in the dtype to compute in.
+    """Return matrices in the dtype that is used to compute.
 
     Raises:
-        Unsupported: They are no floating point matrices.
+        Unsupported: They are not floating-point matrices.
     """
     if not x.is_float:
         raise Unsupported(f"matrices of {x.dtype}")
@@ -65,7 +65,7 @@ def as_matrices(op: Builder, x: Value) -> Value:
 
 
 def _identity(op: Builder, numbers: Value) -> Value:
-    """Return where rows, a column of numbers, meet the column of their own number."""
+    """Return an identity matrix of booleans, from the row indices as a column."""
     return op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
 
 
@@ -86,13 +86,13 @@ def diagonal(op: Builder, x: Value) -> Value:
 
 
 def _permute_rows(op: Builder, x: Value, order: Value) -> Value:
-    """Return matrices with their rows in another order, which is a column of numbers each."""
+    """Permute the rows of matrices; each order is a column of row indices."""
     wide = _like(op, order, _shape(op, x), x.shape)
     return op.emit("GatherElements", x, wide, dtype=x.dtype, shape=x.shape, axis=x.rank - 2)
 
 
 def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
-    """Return an order of rows that brings the largest of a column up, and where that was."""
+    """Return a permutation of rows that moves the pivot of a column up, and the pivot's row."""
     column = op.unary("Abs", _column(op, x, at))
     below = op.elementwise("GreaterOrEqual", numbers, at)
     column = op.where(below, column, -1.0)
@@ -103,9 +103,9 @@ def _pivot(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Val
 
 
 def eliminate(op: Builder, x: Value) -> Value:
-    """Return matrices, of as many rows as columns or more columns, with ones for the first half.
+    """Reduce matrices [A | B] to [I | inverse(A) @ B] by Gauss-Jordan elimination.
 
-    Gauss and Jordan: what stands to the right is then multiplied with the inverse of the first.
+    A is square; B has any number of columns.
     """
     number, numbers = _rows(op, x)
 
@@ -209,7 +209,7 @@ def inverse(op: Builder, matrices: Value) -> Value:
 
 
 def right_half(op: Builder, x: Value, number: Value, shape: Shape) -> Value:
-    """Return the columns of matrices from a number on."""
+    """Return the columns of matrices from an index on."""
     axis = op.constant([x.rank - 1], "int64")
     end = op.constant([1 << 62], "int64")
     return op.emit("Slice", x, op.unsqueeze(number, [0]), end, axis, dtype=x.dtype, shape=shape)
@@ -239,7 +239,7 @@ def log_determinant(op: Builder, matrices: Value) -> tuple[Value, Value]:
     return op.cast(sign, matrices.dtype), op.cast(total, matrices.dtype)
 
 
-# -- triangles -------------------------------------------------------------------------------------
+# -- triangular matrices ---------------------------------------------------------------------------
 
 
 def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool) -> Value:
@@ -247,7 +247,7 @@ def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool)
     x, wide = as_matrices(op, matrices), as_matrices(op, right)
     number, numbers = _rows(op, x)
     if x.shape[:-2] != wide.shape[:-2]:
-        # A zero for each row of all the matrices, so that the answer has their shape.
+        # A condition that is always false, to broadcast the right sides to the batch of matrices.
         same = op.elementwise("Equal", _column(op, x, op.constant(0, "int64")), 0.0)
         none = op.elementwise("And", same, op.unary("Not", same))
         wide = op.where(none, 0.0, wide)
@@ -266,7 +266,7 @@ def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool)
 
 
 def cholesky(op: Builder, matrices: Value) -> Value:
-    """Return the lower triangles L for which ``L @ L.T`` are the matrices."""
+    """Return the lower triangular matrices L for which ``L @ L.T`` are the matrices."""
     x = op.plain(as_matrices(op, matrices))
     number, numbers = _rows(op, x)
 
@@ -287,9 +287,9 @@ def cholesky(op: Builder, matrices: Value) -> Value:
 
 
 def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Value]:
-    """Return orthogonal matrices and upper triangles whose products the matrices are.
+    """Return the QR decomposition of matrices: orthogonal and upper triangular factors.
 
-    A column is reflected to the side where its first element is not, as Eigen and LAPACK do.
+    Householder reflections flip the sign of a column's first element, as in Eigen and LAPACK.
     """
     x = op.plain(as_matrices(op, matrices))
     rows, columns = size(op, x, -2), size(op, x, -1)
@@ -337,19 +337,19 @@ def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Val
 # -- singular values -------------------------------------------------------------------------------
 
 TAYLOR = 18  # degree: of norms up to 1 the remainder is below 1e-17
-SWEEPS = 14  # over all pairs of columns; each about squares what is left
+SWEEPS = 14  # over all pairs of columns; each one about squares the error
 
 
 def _orthogonalize(op: Builder, x: Value, rows: Value | None = None) -> Value:
     """Rotate the columns of float64 matrices until those of the leading rows are orthogonal.
 
-    One-sided Jacobi: half of the columns are rotated with the other half at once, and then each but
-    the first moves on one position. Columns of zeros are added until their number is even.
+    One-sided Jacobi: each step pairs one half of the columns with the other, as in a round-robin
+    tournament; the first column stays. Columns of zeros are added until their number is even.
 
     Args:
         op: Builder.
         x: [..., m, n].
-        rows: How many rows lead, a vector of one; all by default.
+        rows: Number of leading rows, a vector of one element; all by default.
     """
     columns, own = x.shape[-1], size(op, x, -1)
     if not isinstance(columns, int):
@@ -420,7 +420,7 @@ def _singular_values(op: Builder, x: Value) -> Value:
 
 
 def singular_values(op: Builder, matrices: Value) -> Value:
-    """Return the singular values of matrices, the largest first."""
+    """Return the singular values of matrices, in descending order."""
     found = _singular_values(op, op.plain(op.cast(as_matrices(op, matrices), "float64")))
     return op.cast(found, matrices.dtype)
 
@@ -431,8 +431,8 @@ def pseudo_inverse(op: Builder, matrices: Value, atol: Value, rtol: Value) -> Va
     Args:
         op: Builder.
         matrices: The matrices.
-        atol: Float64: singular values up to this are taken to be zero,
-        rtol: Float64: and those up to this share of the largest.
+        atol: Singular values up to this (float64) are taken as zero.
+        rtol: So are those up to this fraction (float64) of the largest one.
     """
     x = op.plain(op.cast(as_matrices(op, matrices), "float64"))
     square = op.matmul(transpose(op, x), x)
@@ -452,7 +452,7 @@ def pseudo_inverse(op: Builder, matrices: Value, atol: Value, rtol: Value) -> Va
 
 
 def singular_cutoff(op: Builder, values: Value, atol: Value, rtol: Value) -> Value:
-    """Return the bound up to which singular values along the last axis are taken to be zero."""
+    """Return the largest singular value, along the last axis, that is taken as zero."""
     largest = op.reduce("ReduceMax", values, [-1], keepdims=True)
     return op.elementwise("Max", atol, op.mul(rtol, largest))
 
@@ -480,13 +480,13 @@ def exponential(op: Builder, matrices: Value) -> Value:
 
 
 def eigenvalues(op: Builder, matrices: Value, *, lower: bool = True) -> Value:
-    """Return the eigenvalues of symmetric matrices, given by a triangle, the smallest first."""
+    """Return the eigenvalues of symmetric matrices in ascending order; reads only one triangle."""
     x = op.plain(op.cast(as_matrices(op, matrices), "float64"))
     _, numbers = _rows(op, x)
     along = op.transpose(numbers, [1, 0])
     given = "GreaterOrEqual" if lower else "LessOrEqual"
     x = op.where(op.elementwise(given, numbers, along), x, transpose(op, x))
-    # With its length on the diagonal no eigenvalue is negative: they are the singular values.
+    # Adding the Frobenius norm to the diagonal makes eigenvalues non-negative: singular values.
     length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
     shifted = op.add(x, op.where(op.elementwise("Equal", numbers, along), length, 0.0))
     found = op.sub(_singular_values(op, shifted), op.squeeze(length, [-1]))

@@ -1,7 +1,7 @@
-"""Non-maximum suppression: indices of boxes that overlap no better box, by descending score.
+"""Non-maximum suppression: indices of the boxes that are kept, by descending score.
 
-ONNX's operator does the plain kind. Where scores fade instead (soft suppression), or overlaps are
-given, a Loop takes the best box there is, round by round.
+Plain suppression is ONNX's operator. Where scores decay (soft-NMS) or overlaps are an input, each
+iteration of a Loop selects the box with the highest score.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ def suppress(
 
     Args:
         op: Builder.
-        boxes: [boxes, 4], of two opposite corners each.
+        boxes: [boxes, 4]: two opposite corners of each box.
         scores: [boxes].
-        max_count: How many are kept at most; this and the thresholds have one element.
-        iou_threshold: Boxes whose intersection over union with a better one is above it go.
-        score_threshold: Boxes with no higher score go.
+        max_count: Maximum number of boxes; this and the thresholds have one element.
+        iou_threshold: Boxes whose IoU with a kept box is above it are removed.
+        score_threshold: Boxes whose score is not above it are removed.
     """
     inputs = [
         op.plain(op.unsqueeze(op.cast(boxes, "float32"), [0])),
@@ -38,12 +38,12 @@ def suppress(
 
 
 def as_vector(op: Builder, x: Value, dtype: str) -> Value:
-    """Return a number as a vector of one element, as ONNX's operator takes it."""
+    """Return a scalar as a vector of one element, which ONNX's operator expects."""
     return op.cast(op.reshape(x, (1,)), dtype)
 
 
 def measure_overlaps(op: Builder, boxes: Value) -> Callable[[Value], Value]:
-    """Return a function: from the index of a box to its intersection over union with each box."""
+    """Return a function from the index of a box to its intersection over union with each box."""
     sides = [op.squeeze(op.slice(boxes, [1], [i], [i + 1]), [1]) for i in range(4)]
     low = [op.elementwise("Min", sides[i], sides[i + 2]) for i in (0, 1)]
     high = [op.elementwise("Max", sides[i], sides[i + 2]) for i in (0, 1)]
@@ -68,16 +68,16 @@ def suppress_by_rounds(
     op: Builder, scores: Value, max_count: Value, limit: Value, least: Value,
     overlaps: Callable[[Value], Value], *, fading: float = 0.0,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Return the indices and scores of what is taken, round by round.
+    """Return the indices and scores of the selected boxes, one for each iteration of a Loop.
 
     Args:
         op: Builder.
-        scores: One for each box.
-        max_count: How many are taken at most.
-        limit: What overlaps a taken one more is not taken.
-        least: What has no higher score is not taken.
-        overlaps: How much each box overlaps one, given by its index as a vector of one.
-        fading: Scores are multiplied by exp(fading * overlap ** 2); not, if this is zero.
+        scores: One score for each box.
+        max_count: Maximum number of boxes.
+        limit: Boxes that overlap a selected one by more are removed.
+        least: Boxes whose score is not above it are removed.
+        overlaps: Function from the index of a box (a vector of one) to its overlap with each box.
+        fading: Factor of soft-NMS: scores are multiplied by exp(fading * overlap ** 2); 0 for none.
     """
     nothing = op.constant(-inf, "float32")
     limit, least = op.reshape(limit, ()), op.reshape(least, ())

@@ -1,6 +1,6 @@
-"""Normalisation: statistics over axes, and scaling along them.
+"""Normalization: statistics over axes, and scaling along them.
 
-What frameworks compute in float32 whatever the dtype is, is computed in float32 here too.
+Steps that the frameworks compute in float32 for every dtype are computed in float32 here too.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from converter.lower.values import Value
 
 
 def along(op: Builder, x: Value, vector: Value, axes: Sequence[int]) -> Value:
-    """Return a parameter of these axes of x, shaped to be broadcast against x."""
+    """Reshape a parameter of these axes of x so that it broadcasts against x."""
     sizes: list[Dim] = [x.shape[a] for a in axes]
     if not all(isinstance(n, int) for n in sizes):
         sizes = list(vector.shape)
@@ -25,7 +25,7 @@ def along(op: Builder, x: Value, vector: Value, axes: Sequence[int]) -> Value:
 
 
 def wide(op: Builder, x: Value) -> Value:
-    """Return a value in float32 at least."""
+    """Cast a value to float32, unless it is float64."""
     return x if x.dtype == "float64" else op.cast(x, "float32")
 
 
@@ -33,9 +33,9 @@ def by_channel(
     op: Builder, x: Value, axis: int, gamma: Value | None, beta: Value | None, mean: Value,
     variance: Value, epsilon: float,
 ) -> Value | None:  # fmt: skip
-    """Return ONNX's own operator, which wants channels in axis 1; None where batches are not first.
+    """Return ONNX's BatchNormalization; None for float64, or where axis 0 has the channels.
 
-    A stored order that has them there is kept.
+    The operator requires channels in axis 1; a stored order that has them there is kept.
     """
     order = x.stored
     if order[0] != 0 or order.index(axis) != 1:
@@ -53,19 +53,19 @@ def by_channel(
 
 
 def moments(op: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
-    """Return x minus its mean, and its variance, over axes."""
+    """Return `x - mean(x)` and the variance of x, over axes."""
     centred = op.sub(x, op.reduce("ReduceMean", x, axes, keepdims=True))
     return centred, op.reduce("ReduceMean", op.mul(centred, centred), axes, keepdims=True)
 
 
 def standardize(op: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
-    """(x - mean) / sqrt(variance + epsilon), over axes."""
+    """`(x - mean) / sqrt(variance + epsilon)`, over axes."""
     centred, variance = moments(op, x, axes)
     return op.div(centred, op.unary("Sqrt", op.add(variance, epsilon)))
 
 
 def unit(op: Builder, x: Value, axes: Sequence[int], least_power: float) -> Value:
-    """X / sqrt(max(sum(x * x), least_power)), over axes."""
+    """`x / sqrt(max(sum(x * x), least_power))`, over axes."""
     power = op.reduce("ReduceSum", op.mul(x, x), axes, keepdims=True)
     least = op.constant(least_power, x.dtype)
     return op.div(x, op.unary("Sqrt", op.elementwise("Max", power, least)))

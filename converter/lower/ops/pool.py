@@ -1,7 +1,7 @@
-"""Pooling: windows of a size, and as many windows of an axis as are asked for (adaptive).
+"""Pooling by windows of a fixed size, and by a fixed number of windows (adaptive pooling).
 
-Of m windows over an axis of n elements, the i-th goes from floor(i n / m) to ceil((i + 1) n / m):
-they have one of two lengths and may overlap. Keras, torch and TensorFlow Addons agree on it.
+Of m windows over an axis of n elements, the i-th spans floor(i n / m) to ceil((i + 1) n / m): the
+windows have one of two lengths and may overlap. Keras, torch and TensorFlow Addons agree on this.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from converter.lower.ops.conv import as_given, channels_first, numbers, same_pad
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-MOST = 1 << 22  # numbers of a constant that says which elements are whose
+MOST = 1 << 22  # elements of a constant that assigns elements to windows
 
 
 def window_edges(op: Builder, size: Numbers, windows: Numbers) -> tuple[Numbers, Numbers]:
-    """Return where each window of an axis begins, and where it ends (exclusive).
+    """Return the start and the (exclusive) end of each window of an axis.
 
     Raises:
-        Unsupported: They would take a constant of too many numbers.
+        Unsupported: The constant for the windows would have too many elements.
     """
     n, m = (1 if v.known is None else int(v.known) for v in (size, windows))
     if n * m > MOST:
@@ -34,7 +34,7 @@ def window_edges(op: Builder, size: Numbers, windows: Numbers) -> tuple[Numbers,
 def adaptive_mean(
     op: Builder, x: Value, axis: int, size: Numbers, windows: Numbers, dim: Dim
 ) -> Value:
-    """Return the mean of each window along an axis; arguments as of `adaptive_max`."""
+    """Return the mean of each window along an axis; arguments as in `adaptive_max`."""
     starts, ends = window_edges(op, size, windows)
     at = count(op, size).column()
     lengths = (ends - starts).to("float64")
@@ -49,19 +49,19 @@ def adaptive_mean(
 def adaptive_max(
     op: Builder, x: Value, axis: int, size: Numbers, windows: Numbers, dim: Dim
 ) -> tuple[Value, Value]:
-    """Return the largest of each window along an axis, and its index (int64), the first of equals.
+    """Return the maximum of each window along an axis, and its first index (int64).
 
     Args:
         op: Builder.
-        x: Values of any rank.
-        axis: The axis, not negative.
-        size: Its size.
-        windows: How many windows.
-        dim: The same as a size of the result.
+        x: Tensor of any rank.
+        axis: Axis, not negative.
+        size: Size of the axis.
+        windows: Number of windows.
+        dim: Number of windows as a dimension of the result's shape.
     """
     starts, ends = window_edges(op, size, windows)
     longest = (size + windows - 1) // windows + 1
-    # Beyond a window's end its last element is repeated, and is never the first of equals.
+    # Shorter windows repeat their last element; ArgMax returns the first of equal elements.
     members = (starts.column() + count(op, longest)).least(ends.column() - 1)
     shape = (*x.shape[:axis], dim, None, *x.shape[axis + 1 :])
     gathered = op.emit("Gather", x, members.value, dtype=x.dtype, shape=shape, axis=axis)
@@ -76,7 +76,7 @@ def adaptive_max(
 def adaptive_max_of_image(
     op: Builder, x: Value, sizes: Sequence[Numbers], windows: Sequence[Numbers], dims: Sequence[Dim]
 ) -> tuple[Value, Value]:
-    """Return the largest of each window over the last axes, and its index in the flat image."""
+    """Return the maximum of each window over the last axes, and its index in the flat image."""
     index: Value | None = None
     stride: Numbers | None = None
     for i in reversed(range(len(sizes))):
@@ -96,7 +96,7 @@ def pool(
     op: Builder, x: Value, op_type: str, *, pool_size: Any, strides: Any, padding: str,
     data_format: str | None,
 ) -> Value:  # fmt: skip
-    """Pool windows of an image; padding counts neither as a value nor in a mean."""
+    """Pool windows of an image; padding affects neither a maximum nor a mean."""
     rank = x.rank - 2
     sizes = numbers(pool_size, rank)
     steps = sizes if strides is None else numbers(strides, rank)
@@ -120,12 +120,12 @@ def pool(
 
 
 def _padding(spatial: Sequence[Dim], sizes: list[int], steps: list[int]) -> dict[str, Attribute]:
-    """Return the attributes that pad an image so that a window begins at every step.
+    """Return the attributes for SAME padding of an image.
 
-    Padding is named where it can be: onnxruntime (1.31) takes a Pad with zeros in front of a
-    pooling with numbers into those, where padding is no zeros but nothing at all. But where steps
-    are larger than windows it cuts off what is between them; the largest of windows is then found
-    behind a Pad with what is less than anything.
+    SAME_UPPER is preferred to explicit pads: onnxruntime (1.31) fuses a preceding Pad with zeros
+    into explicit pads, although pooling ignores padded elements and does not take them as zeros.
+    Where strides are larger than windows, its SAME_UPPER cuts off elements between the windows, so
+    pads are explicit; `pool` then pads the input of MaxPool with minus infinity instead.
     https://github.com/microsoft/onnxruntime/blob/002469275374731e5990f57a279ca6f891266988/onnxruntime/core/optimizer/pad_fusion.cc
     """
     if all(size == 1 for size in sizes):

@@ -1,6 +1,6 @@
-"""Quantization: affine integers, `(q - zero_point) * scale`, and numbers that go there and back.
+"""Affine quantization, `(q - zero_point) * scale`, and fake quantization.
 
-Affine quantization is ONNX's: it rounds halves to even and saturates. A tensor has one scale, or
+Affine quantization is ONNX's: it rounds half to even and saturates. A tensor has one scale, or
 one for each slice along an axis.
 Spec: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """
@@ -19,7 +19,7 @@ BITS_8 = ("uint8", "int8")
 
 
 def bounds_of(dtype: str) -> tuple[int, int]:
-    """Return the least and the largest integer of a dtype."""
+    """Return the minimum and the maximum of an integer dtype."""
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -28,7 +28,7 @@ def quantize(
     op: Builder, x: Value, scale: Value, zero_point: Value, dtype: str, *,
     axis: int | None = None, bounds: tuple[int, int] | None = None,
 ) -> Value:  # fmt: skip
-    """Return round(x / scale) + zero_point, held between bounds: those of the dtype by default.
+    """Return `round(x / scale) + zero_point`, clipped to bounds: those of the dtype by default.
 
     Raises:
         Unsupported: The dtype has more than eight bits.
@@ -46,7 +46,7 @@ def quantize(
 def dequantize(
     op: Builder, q: Value, scale: Value, zero_point: Value, *, axis: int | None = None
 ) -> Value:
-    """Return (q - zero_point) * scale in float32."""
+    """Return `(q - zero_point) * scale` in float32."""
     return _linear(op, "DequantizeLinear", q, scale, zero_point, q.dtype, axis)
 
 
@@ -64,7 +64,7 @@ def _linear(
 
 
 def extremes_with_zero(op: Builder, x: Value) -> tuple[Value, Value]:
-    """Return the least and the largest element of a tensor, or zero where that is beyond them."""
+    """Return `min(x, 0)` and `max(x, 0)` over all elements of a tensor."""
     flat = op.plain(op.cast(x, "float32"))
     low, high = (
         op.node(f"Reduce{pick}", [flat], [("float32", ())], attributes={"keepdims": 0})[0]
@@ -73,11 +73,11 @@ def extremes_with_zero(op: Builder, x: Value) -> tuple[Value, Value]:
     return op.elementwise("Min", low, 0.0), op.elementwise("Max", high, 0.0)
 
 
-# -- there and back --------------------------------------------------------------------------------
+# -- fake quantization -----------------------------------------------------------------------------
 
 
 def clamp(op: Builder, x: Value, low: Numbers, high: Numbers) -> Value:
-    """Return x held between bounds that are scalars or broadcast against it."""
+    """Clip x to bounds that are scalars or broadcast against it."""
     if low.rank == high.rank == 0:
         bounds = [op.plain(low.value), op.plain(high.value)]
         return op.node("Clip", [x, *bounds], [(x.dtype, x.shape)], stored=x.stored)[0]
@@ -87,9 +87,9 @@ def clamp(op: Builder, x: Value, low: Numbers, high: Numbers) -> Value:
 def fake_quantize(
     op: Builder, x: Value, low: Numbers, high: Numbers, num_bits: int, *, narrow_range: bool
 ) -> Value:
-    """Return x quantized between two bounds and back; the bounds move so that zero is exact.
+    """Quantize and dequantize x between two bounds, which are nudged so that zero is exact.
 
-    Halves are rounded up. Bounds that are equal give zeros.
+    Half is rounded up. Equal bounds yield zeros.
     Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/fake_quant_ops_functor.h
     """
     first, last = float(narrow_range), float((1 << num_bits) - 1)
@@ -109,19 +109,19 @@ def fake_quantize(
 def quantize_by_size(
     op: Builder, x: Value, axes: list[int], low: float, high: float, epsilon: float
 ) -> tuple[Value, Value]:
-    """Return round(x * factor) between bounds, in x's dtype, and factor = high / (max(|x|) + e)."""
+    """Return `round(x * factor)` clipped to bounds, and `factor = high / (max(|x|) + epsilon)`."""
     size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
     factor = op.div(high, op.add(size, epsilon))
     return op.clip(op.unary("Round", op.mul(x, factor)), low, high), factor
 
 
 def round_to_float8(op: Builder, x: Value, scale: Value) -> Value:
-    """Return x / scale rounded to float8_e4m3fn (3 bits of mantissa, 2**-9 to 448), times scale."""
+    """Return `x / scale` rounded to float8_e4m3fn (3-bit mantissa, 2**-9 to 448), times scale."""
     scaled = op.clip(op.div(x, scale), -448.0, 448.0)
     size = op.elementwise("Max", op.unary("Abs", scaled), 2.0**-6)
     power = op.unary("Floor", op.div(op.unary("Log", size), log(2)))
     two = op.elementwise("Pow", op.constant(2.0, x.dtype), power)
-    # A logarithm may be off by a little, just where a power of two begins.
+    # The rounded logarithm may yield a wrong exponent next to a power of two.
     two = op.where(op.elementwise("Less", size, two), op.mul(two, 0.5), two)
     doubled = op.mul(two, 2.0)
     two = op.where(op.elementwise("GreaterOrEqual", size, doubled), doubled, two)

@@ -1,7 +1,7 @@
-"""Recurrent layers: one step of an LSTM and a GRU, and ONNX's operators over all steps.
+"""Recurrent layers: single steps of LSTM and GRU, and ONNX's operators over all steps.
 
-Gates are named by ONNX's letters: i, o, f, c (input, output, forget, cell) of an LSTM, and z, r, h
-(update, reset, hidden) of a GRU. A source's order of gates is a string of these.
+Gates have ONNX's letters: i, o, f, c (input, output, forget, cell) of an LSTM, and z, r, h (update,
+reset, hidden) of a GRU. The order of a source's gates is a string of these letters.
 Spec: https://onnx.ai/onnx/operators/onnx__LSTM.html, onnx__GRU.html, onnx__RNN.html
 """
 
@@ -29,7 +29,7 @@ class Weights:
     Attributes:
         kernel: [gates * units, features].
         recurrent: [gates * units, units].
-        bias: [2 * gates * units]: added to the input's product, then to the state's.
+        bias: [2 * gates * units]: the input bias, then the recurrent bias.
         peepholes: [3 * units] of an LSTM, for i, o and f.
     """
 
@@ -45,10 +45,10 @@ class Weights:
 
 
 def static(n: object) -> int:
-    """Return a size of weights.
+    """Return a dimension of weights, which must be static.
 
     Raises:
-        Unsupported: It is not known.
+        Unsupported: It is not static.
     """
     if not isinstance(n, int):
         raise Unsupported("a recurrent layer whose number of units is not known")
@@ -56,18 +56,18 @@ def static(n: object) -> int:
 
 
 def reorder_gates(op: Builder, x: Value, axis: int, op_type: str, order: str) -> Value:
-    """Return weights whose gates along an axis are in ONNX's order, from another order."""
+    """Reorder the gates of weights along an axis from a source's order to ONNX's."""
     wanted = GATES[op_type]
     if order == wanted:
         return x
     size = static(x.shape[axis]) // len(order)
     starts = [order.index(gate) * size for gate in wanted]
-    # Slices and no Split: a fold of constants has one output.
+    # Slices and not Split: constant folding supports only nodes with one output.
     return op.concat([op.slice(x, [axis], [n], [n + size]) for n in starts], axis)
 
 
 def split_gates(op: Builder, x: Value, count: int) -> list[Value]:
-    """Return the gates along the last axis."""
+    """Split the gates along the last axis."""
     return op.split(x, -1, [static(x.shape[-1]) // count] * count)
 
 
@@ -82,14 +82,14 @@ def run_layer(
         op: Builder.
         op_type: LSTM, GRU or RNN.
         x: [steps, batch, features].
-        weights: Of one direction, or of both, the forward one first.
-        states: First ones, each [directions, batch, units]; none for zeros.
-        lengths: Of the sequences, [batch] of int32; all steps by default.
-        is_reversed: Whether the only direction is backwards.
-        attributes: Further ones, as ONNX has them.
+        weights: Weights of one direction, or of both, the forward one first.
+        states: Initial states, each [directions, batch, units]; empty for zeros.
+        lengths: Lengths of the sequences, [batch] of int32; all steps by default.
+        is_reversed: Whether the only direction is backward.
+        attributes: Further attributes of the ONNX operator.
 
     Returns:
-        Outputs [steps, directions, batch, units], and the last states.
+        Outputs [steps, directions, batch, units], and the final states.
     """
     dtype = x.dtype
     single = "float32" if dtype in HALVES else dtype
@@ -120,12 +120,12 @@ def run_layer(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of layer as cuDNN has it, and torch after it.
+    """A kind of recurrent layer of cuDNN, which torch shares.
 
     Attributes:
-        op_type: Operator of ONNX that computes it.
+        op_type: ONNX operator that computes it.
         gates: Order of the gates in its weights.
-        activation: Of an RNN.
+        activation: Activation of an RNN; empty for others.
     """
 
     op_type: str
@@ -143,18 +143,18 @@ def run_cudnn_layer(
     op: Builder, x: Value, states: Sequence[Value], *, kind: Kind,
     weights: Sequence[Sequence[Value]], lengths: Value | None = None,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
-    """Run a layer of cuDNN's; a GRU applies the reset gate after the product.
+    """Run a cuDNN recurrent layer; a GRU applies the reset gate after the matrix product.
 
     Args:
         op: Builder.
         x: [steps, batch, features].
-        states: First ones, each [directions, batch, units].
-        kind: Of the layer.
-        weights: For each direction: kernel, recurrent kernel, and no bias or two.
-        lengths: Of the sequences; all steps by default.
+        states: Initial states, each [directions, batch, units].
+        kind: Kind of the layer.
+        weights: For each direction: kernel, recurrent kernel, and zero or two biases.
+        lengths: Lengths of the sequences; all steps by default.
 
     Returns:
-        Outputs [steps, batch, directions * units], and the last states.
+        Outputs [steps, batch, directions * units], and the final states.
     """
     directions, sides = len(weights), []
     for side in weights:
@@ -177,23 +177,23 @@ def run_cudnn_layer(
     return op.reshape(op.transpose(y, [0, 2, 1, 3]), shape), last
 
 
-# A layer: from its input [steps, batch, features] and its states [directions, batch, units] to its
-# outputs, with directions concatenated, and its last states.
+# Function from the input [steps, batch, features] and the states [directions, batch, units] of a
+# layer to its outputs, with directions concatenated, and its final states.
 Layer = Callable[[Value, list[Value]], tuple[Value, list[Value]]]
-# From one step of the input and the states to the new states, of which the first is the output.
+# Function from one step of the input and the states to the new states; the first is the output.
 Step = Callable[[Value, list[Value]], Sequence[Value]]
 
 
 def stack_layers(
     op: Builder, x: Value, states: Sequence[Value], layers: Sequence[Layer]
 ) -> tuple[Value, list[Value]]:
-    """Return the outputs of layers on top of each other, and the last states of all.
+    """Run stacked layers; return the outputs of the last layer and the final states of all layers.
 
     Args:
         op: Builder.
         x: Input of the first layer.
-        states: First ones, each [layers * directions, batch, units].
-        layers: The first one first.
+        states: Initial states, each [layers * directions, batch, units].
+        layers: Layers, from first to last.
     """
     lasts: list[list[Value]] = [[] for _ in states]
     for n, layer in enumerate(layers):
@@ -216,8 +216,8 @@ def scan_layer(
 
     Args:
         op: Builder.
-        directions: The projected input [steps, batch, ...], and the step; the forward one first.
-        states: First ones, each [directions, batch, units].
+        directions: Projected input [steps, batch, ...] and step function; the forward one first.
+        states: Initial states, each [directions, batch, units].
     """
     outputs: list[Value] = []
     ends: list[list[Value]] = [[] for _ in states]
@@ -245,7 +245,7 @@ def scan_layer(
 def lstm_step(
     op: Builder, gates: Sequence[Value], c: Value, sigma: Function = sigmoid, tau: Function = tanh
 ) -> tuple[Value, Value]:
-    """Return the new states h = sigma(o) * tau(c'), c' = sigma(f) * c + sigma(i) * tau(g).
+    """Return the new states `h = sigma(o) * tau(c')`, `c' = sigma(f) * c + sigma(i) * tau(g)`.
 
     Args:
         op: Builder.
@@ -264,15 +264,15 @@ def gru_step(
     op: Builder, z: Value, r: Value, g: Value, h: Value, recur: Callable[[Value], Value],
     sigma: Function = sigmoid, tau: Function = tanh,
 ) -> Value:  # fmt: skip
-    """Return the new state z * h + (1 - z) * tau(g + recur(r)), of z and r after their sigma.
+    """Return the new state `z * h + (1 - z) * tau(g + recur(r))`, with sigma applied to z and r.
 
     Args:
         op: Builder.
         z: Update gate, before its activation.
         r: Reset gate, before its activation.
-        g: Product of the input for the new state.
+        g: Input projection for the new state.
         h: State.
-        recur: From the reset gate to the state's product for the new state: r * (hU) or (r * h)U.
+        recur: Function from the reset gate to the recurrent projection: r * (hU) or (r * h)U.
         sigma: Activation of the gates.
         tau: Activation of the new state.
     """

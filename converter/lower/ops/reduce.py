@@ -1,8 +1,8 @@
-"""Reductions over axes: extremes and their indices, statistics, norms, logarithms of sums.
+"""Reductions over axes: extremes and their indices, statistics, norms, logsumexp.
 
-Integer sums and products wrap around, and every dtype is computed (`converter.lower.legalize`). A
-reduction over no axes is its operand. The largest and smallest elements are NaN where any element
-is NaN, as in every framework; onnxruntime sees NaN only where it is the first element.
+Integer sums and products wrap around, and every dtype is supported (`converter.lower.legalize`). A
+reduction over no axes returns its operand. Maxima and minima are NaN where any element is NaN, as
+in every framework; onnxruntime propagates NaN only from the first element.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ EXTREMES = frozenset(("ReduceMax", "ReduceMin"))
 def reduce_axes(
     op: Builder, op_type: str, x: Value, axes: Sequence[int], *, keepdims: bool = False
 ) -> Value:
-    """Return `op_type`, such as ReduceSum, of x over axes."""
+    """Reduce x over axes by `op_type`, such as ReduceSum."""
     if not axes:
         return x
 
@@ -30,7 +30,7 @@ def reduce_axes(
 def reduce_with_nan(
     op: Builder, op_type: str, x: Value, reduce: Callable[[str, Value], Value]
 ) -> Value:
-    """Return `reduce(op_type, x)`; of the largest or smallest, NaN where any element is NaN."""
+    """Return `reduce(op_type, x)`; a maximum or minimum is NaN where any element is NaN."""
     found = reduce(op_type, x)
     if op_type not in EXTREMES or not x.is_float:
         return found
@@ -39,19 +39,19 @@ def reduce_with_nan(
 
 
 def every(op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
-    """Return whether all elements over axes are true, or not zero."""
+    """Return whether all elements over axes are true or nonzero."""
     return reduce_axes(op, "ReduceMin", op.cast(x, "bool"), axes, keepdims=keepdims)
 
 
 def some(op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
-    """Return whether any element over axes is true, or not zero."""
+    """Return whether any element over axes is true or nonzero."""
     return reduce_axes(op, "ReduceMax", op.cast(x, "bool"), axes, keepdims=keepdims)
 
 
 def count_nonzero(
     op: Builder, x: Value, axes: Sequence[int], dtype: str, *, keepdims: bool = False
 ) -> Value:
-    """Return how many elements over axes are not zero, as integers of a dtype."""
+    """Count the nonzero elements over axes, as integers of a dtype."""
     there = op.cast(op.cast(x, "bool"), dtype)
     return reduce_axes(op, "ReduceSum", there, axes, keepdims=keepdims)
 
@@ -60,15 +60,15 @@ def index_of_extreme(
     op: Builder, op_type: str, x: Value, axis: int, *, keepdims: bool = False,
     finds_nan: bool = False,
 ) -> Value:  # fmt: skip
-    """Return the index (int64) of the largest or smallest along an axis; of equal ones the first.
+    """Return the first index (int64) of the maximum or minimum along an axis.
 
     Args:
         op: Builder.
         op_type: ArgMax or ArgMin.
-        x: Of any rank but 0.
-        axis: The axis.
-        keepdims: Whether it stays, of one element.
-        finds_nan: Whether the first NaN is what is found, as in torch; else NaN is passed over, as
+        x: Tensor of rank 1 or more.
+        axis: Axis.
+        keepdims: Whether the axis is kept with size 1.
+        finds_nan: Whether the index is that of the first NaN, as in torch; else NaN is ignored, as
             in TensorFlow.
     """
     place = x.axis(axis)
@@ -92,14 +92,14 @@ def moments(
     op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False,
     divisor: Value | None = None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Return the mean over axes, and the variance: the mean of squared differences from it.
+    """Return the mean and the variance over axes.
 
     Args:
         op: Builder.
-        x: Floating point numbers.
-        axes: The axes.
-        keepdims: Whether they stay, of one element.
-        divisor: Divides the sum of squared differences, in place of the number of elements.
+        x: Floating-point tensor.
+        axes: Axes.
+        keepdims: Whether the axes are kept with size 1.
+        divisor: Divisor of the sum of squared differences; by default the number of elements.
     """
     mean = reduce_axes(op, "ReduceMean", x, axes, keepdims=True)
     away = op.sub(x, mean)
@@ -110,7 +110,7 @@ def moments(
 
 
 def logsumexp(op: Builder, x: Value, axes: Sequence[int], *, keepdims: bool = False) -> Value:
-    """Return `log(sum(exp(x)))` over axes, which does not overflow; -inf of nothing but -inf."""
+    """Return `log(sum(exp(x)))` over axes, without overflow; -inf if all elements are -inf."""
     most = op.reduce("ReduceMax", x, axes, keepdims=True) if axes else x
     is_infinite = op.elementwise("Equal", op.unary("Abs", most), inf)
     most = op.where(is_infinite, op.constant(0.0, x.dtype), most)
@@ -125,8 +125,8 @@ def norm(
 ) -> Value:
     """Return the norm of vectors over axes: `sum(abs(x) ** order) ** (1 / order)`.
 
-    Of order ±inf it is the largest or smallest size, of order 0 the number of elements that are
-    not zero.
+    For order ±inf it is the maximum or minimum of `abs(x)`, for order 0 the number of nonzero
+    elements.
     """
     if order == 2:
         power = reduce_axes(op, "ReduceSum", op.mul(x, x), axes, keepdims=keepdims)

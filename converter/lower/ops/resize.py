@@ -1,8 +1,8 @@
-"""Resizing of images as TensorFlow does it: by ONNX's own operator where that computes the same.
+"""Resizing of images as in TensorFlow: by ONNX's Resize where the results are equal.
 
-Where it does not, each axis is resized by a matrix of weights: made here where sizes are known, and
-by the graph itself where they are not. Images are channels-first here. Weights are computed in
-float32, as TensorFlow computes them.
+Where they are not, each axis is multiplied by a matrix of weights, a constant where sizes are
+static and else computed by the graph. Images are channels-first here. Weights are computed in
+float32, as in TensorFlow.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/image
 """
 
@@ -22,7 +22,7 @@ from converter.lower.values import Value
 Kernel = Callable[[float], float]
 F = np.float32
 
-BLURRING = ("gaussian", "mitchellcubic")  # what changes images of the size wanted
+BLURRING = ("gaussian", "mitchellcubic")  # methods that also change images of the target size
 LINEAR: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
 CUBIC: dict[str, Attribute] = {
     "mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5,
@@ -34,15 +34,15 @@ REPEAT: dict[str, Attribute] = {
 
 
 def scale_up(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
-    """Make each spatial axis larger by a whole factor.
+    """Upsample each spatial axis by an integer factor.
 
     Raises:
-        Unsupported: We do not have the method.
+        Unsupported: The method is not supported.
     """
     if method in ("nearest", "bilinear"):
         return by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
     are_known = all(isinstance(n, int) for n in image.shape[2:])
-    # TensorFlow's table of cubic weights has 1024 rows, which only these factors hit exactly.
+    # TensorFlow's table of cubic weights has 1024 rows; it is exact only for powers of two.
     if method == "bicubic" and not are_known and all(log2(f).is_integer() for f in factors):
         return by_scales(op, image, factors, CUBIC)
     sizes = [
@@ -55,10 +55,10 @@ def scale_up(op: Builder, image: Value, factors: Sequence[int], method: str) -> 
 def resize(
     op: Builder, image: Value, sizes: Sequence[Size], method: str, *, antialias: bool = False
 ) -> Value:
-    """Give the spatial axes these sizes.
+    """Resize the spatial axes to these sizes.
 
     Raises:
-        Unsupported: We do not have the method.
+        Unsupported: The method is not supported.
     """
     if list(image.shape[2:]) == list(sizes) and method not in BLURRING:
         return image
@@ -85,9 +85,9 @@ def resize(
 
 
 def interpolate(op: Builder, image: Value, sizes: Sequence[int]) -> Value:
-    """Resize linearly in the order of TensorFlow's kernel, so that what is rounded later agrees.
+    """Resize linearly in the order of TensorFlow's kernel, so that later rounding agrees.
 
-    All spatial sizes are known.
+    All spatial sizes must be static.
     """
     for axis in reversed(range(2, image.rank)):
         count, wanted = image.shape[axis], sizes[axis - 2]
@@ -109,7 +109,7 @@ def _pairs(image: Value, factors: Sequence[int]) -> list[tuple[object, int]]:
 def by_scales(
     op: Builder, image: Value, factors: Sequence[int], how: dict[str, Attribute]
 ) -> Value:
-    """Make each spatial axis larger by a whole factor, by ONNX's own operator."""
+    """Upsample each spatial axis by an integer factor, by ONNX's Resize."""
     scales = op.constant([1.0, 1.0, *map(float, factors)], "float32")
     out = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
     shape = (*image.shape[:2], *out)
@@ -117,8 +117,8 @@ def by_scales(
 
 
 def by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, Attribute]) -> Value:
-    """Resize by ONNX's own operator."""
-    # All four sizes: with those of some axes alone, onnxruntime 1.31 moves transposes wrongly.
+    """Resize the spatial axes to these sizes, by ONNX's Resize."""
+    # Sizes of all axes: with those of some axes only, onnxruntime 1.31 moves transposes wrongly.
     shape = (*image.shape[:2], *(n if isinstance(n, int) else None for n in sizes))
     if all(isinstance(n, int) for n in sizes):
         wanted = op.sizes_of(image, shape)
@@ -129,17 +129,17 @@ def by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, At
 
 
 def apply_weights(op: Builder, image: Value, axis: int, factor: Value) -> Value:
-    """Return factor @ image along one of the last two axes."""
+    """Multiply an image by a matrix along one of its last two axes."""
     if axis == image.rank - 2:
         return op.matmul(factor, image)
     return op.matmul(image, op.transpose(factor, [1, 0]))
 
 
 def weights(size: int, wanted: int, method: str, *, antialias: bool = False) -> np.ndarray:
-    """Return the matrix that resizes an axis.
+    """Return the matrix [wanted, size] that resizes an axis.
 
     Raises:
-        Unsupported: We do not have the method.
+        Unsupported: The method is not supported.
     """
     if method == "area":
         return area(size, wanted)
@@ -155,7 +155,7 @@ def spans(
     size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: bool,
     scale: float | None = None, translation: float = 0.0,
 ) -> np.ndarray:  # fmt: skip
-    """Return the weights of ScaleAndTranslate, in which tf.image.resize does most methods."""
+    """Return the weights of ScaleAndTranslate, the op behind most methods of tf.image.resize."""
     inverse = F(1.0) / (F(wanted) / F(size) if scale is None else F(scale))
     away = -inverse * F(translation)
     spread = max(inverse, F(1.0)) if antialias else F(1.0)
@@ -178,11 +178,11 @@ def cubic_by_table(
     """Return the weights of ResizeBicubic, which looks them up in a table of 1024 rows.
 
     Args:
-        size: Of the axis.
-        wanted: Its new size.
-        is_centred: Whether places are those of centres of pixels (half_pixel_centers); else
-            weights are others, and what is outside an image is the pixel at its edge.
-        by_corners: Whether the first and the last pixel stay where they are.
+        size: Size of the axis.
+        wanted: New size of the axis.
+        is_centred: Whether coordinates are those of pixel centers (half_pixel_centers); else the
+            weights differ, and coordinates outside the image are clamped to its edge.
+        by_corners: Whether the first and last pixels are aligned (align_corners).
     """
     a = -0.5 if is_centred else -0.75
     scale = step(size, wanted, by_corners=by_corners)
@@ -202,14 +202,14 @@ def cubic_by_table(
 
 
 def step(size: int, wanted: int, *, by_corners: bool = False) -> np.float32:
-    """Return how far apart in the source neighbours in the result are."""
+    """Return the distance in the source between neighbouring pixels of the result."""
     if by_corners and wanted > 1:
         return F(F(size - 1) / F(wanted - 1))
     return F(F(size) / F(wanted))
 
 
 def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
-    """Return how much of each source each target covers."""
+    """Return the weights of area interpolation: the overlap of source and target pixels."""
     scale = float(step(size, wanted, by_corners=True)) if by_corners else size / wanted
     matrix = np.zeros((wanted, size))
     for row in range(wanted):
@@ -221,7 +221,7 @@ def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
 
 
 def _normalize(matrix: np.ndarray) -> np.ndarray:
-    """Scale rows to a sum of 1: by the reciprocal of a sum from left to right, as TensorFlow's."""
+    """Scale rows to a sum of 1, with sums from left to right and a reciprocal as in TensorFlow."""
     sums = matrix.cumsum(axis=1, dtype=matrix.dtype)[:, -1:]
     scale = np.divide(1, sums, out=np.zeros_like(sums), where=abs(sums) > 1e-30)
     return np.asarray(matrix * scale)

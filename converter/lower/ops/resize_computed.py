@@ -1,7 +1,7 @@
-"""Resizing an axis of images where ONNX's Resize does not do what frameworks do.
+"""Resizing of an axis of images where ONNX's Resize differs from the frameworks.
 
-The graph gathers pixels, or multiplies by weights that it computes, also of sizes that only a run
-knows. All is computed in float32, as TensorFlow and torch do.
+The graph gathers pixels or multiplies by computed weights; sizes may be unknown until run time. All
+coordinates and weights are float32, as in TensorFlow and torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ from converter.lower.builder import END, Builder
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
+Size: TypeAlias = "int | Value"  # a static size, or a value of any integer dtype
 Kernel: TypeAlias = "Callable[[Builder, Value], Value]"
 F = np.float32
-LEAST = 1e-30  # a sum of weights that is less is none
+LEAST = 1e-30  # smaller sums of weights count as zero
 
 
 def axis_size(op: Builder, image: Value, axis: int) -> Size:
-    """Return the size of an axis, computed where it is not known."""
+    """Return the size of an axis: an integer, or a computed value where it is not static."""
     size = image.shape[axis]
     return size if isinstance(size, int) else op.squeeze(op.size(image, axis), [0])
 
 
 def multiply_size(op: Builder, size: Size, factor: int) -> Size:
-    """Return a whole multiple of a size."""
+    """Multiply a size by an integer."""
     return size * factor if isinstance(size, int) else op.mul(size, factor)
 
 
@@ -39,7 +39,7 @@ def as_tensor(op: Builder, size: Size) -> Value:
 
 
 def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
-    """Return the largest sizes within these that keep the aspect of an image."""
+    """Return the largest sizes within these that keep the aspect ratio of an image."""
     now = [axis_size(op, image, axis) for axis in (2, 3)]
     known = [n for n in (*now, *sizes) if isinstance(n, int)]
     if len(known) == 4:
@@ -57,13 +57,13 @@ def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
 def nearest_indices(
     size: int, wanted: int, *, is_centred: bool, scale: float | None = None
 ) -> np.ndarray:
-    """Return which pixel frameworks take for each one wanted, as int64.
+    """Return the index (int64) of the nearest source pixel for each pixel, as in the frameworks.
 
     Args:
-        size: Of the source.
-        wanted: Of the result.
-        is_centred: Whether pixels are compared at their centres.
-        scale: By how much it grows; the quotient of the sizes by default.
+        size: Size of the axis.
+        wanted: New size of the axis.
+        is_centred: Whether coordinates are those of pixel centers.
+        scale: Scale factor; the ratio of the sizes by default.
     """
     step = F(size) / F(wanted) if scale is None else F(1 / scale)
     places = np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)
@@ -74,7 +74,7 @@ def nearest_indices(
 def is_nearest_of_onnx(
     size: int, wanted: int, *, is_centred: bool, scale: float | None = None
 ) -> bool:
-    """Return whether ONNX's Resize takes the same pixels: it divides by the inverse of the step."""
+    """Return whether ONNX's Resize, which divides by the scale, selects the same pixels."""
     factor = F(wanted) / F(size) if scale is None else F(scale)
     places = (np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)) / factor
     theirs = np.clip(np.floor(places).astype(np.int64), 0, size - 1)
@@ -86,9 +86,9 @@ def nearest(
     op: Builder, image: Value, axis: int, wanted: Size, *, is_centred: bool = True,
     by_corners: bool = False, scale: float | None = None,
 ) -> Value:  # fmt: skip
-    """Resize an axis by choosing pixels: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
+    """Resize an axis to the nearest pixels: index `min(floor((i + 0.5) * (n / wanted)), n - 1)`.
 
-    Not by ONNX's Resize, which divides by the inverse, and so takes a neighbour here and there.
+    ONNX's Resize divides by the scale instead, and selects other pixels for some sizes.
     """
     size = axis_size(op, image, axis)
     if isinstance(size, int) and isinstance(wanted, int) and not by_corners:
@@ -101,7 +101,7 @@ def nearest(
     else:
         at = op.mul(places, float(F(1 / scale)))
     whole = op.unary("Floor", at)
-    if by_corners:  # rounded, a half up
+    if by_corners:  # round half up
         half = op.cast(op.elementwise("GreaterOrEqual", op.sub(at, whole), 0.5), "float32")
         whole = op.add(whole, half)
     most = op.sub(as_tensor(op, size), 1)
@@ -109,7 +109,7 @@ def nearest(
 
 
 def step(op: Builder, size: Size, wanted: Size, *, by_corners: bool = False) -> Value:
-    """Return how far apart in the source neighbours in the result are."""
+    """Return the distance in the source between neighbouring pixels of the result."""
     n, m = _floating(op, size), _floating(op, wanted)
     scale = op.div(n, m)
     if not by_corners:
@@ -126,15 +126,15 @@ def weights(
 
     Args:
         op: Builder.
-        size: Of the axis.
-        wanted: Its new size.
-        method: Its name.
-        antialias: Whether kernels get as wide as steps are.
-        scale: By how much, where that is not the sizes' quotient; a scalar of float32.
-        translation: By how much the result is moved.
+        size: Size of the axis.
+        wanted: New size of the axis.
+        method: Name of the interpolation method.
+        antialias: Whether kernels are widened for downsampling.
+        scale: Scale factor (float32 scalar), where it is not the ratio of the sizes.
+        translation: Offset of the result.
 
     Raises:
-        Unsupported: We do not have the method.
+        Unsupported: The method is not supported.
     """
     rows = op.unsqueeze(_count(op, wanted), [1])
     columns = op.unsqueeze(_count(op, size), [0])
@@ -142,7 +142,7 @@ def weights(
     if method == "area":
         return _normalize(op, _area(op, rows, columns, op.div(n, m)))
     if method == "bicubic" and not antialias and scale is None:
-        # Looked up in a table of 1024 rows.
+        # TensorFlow reads the weights from a table of 1024 rows: offsets are rounded to 1/1024.
         at = op.sub(op.mul(op.add(rows, 0.5), op.div(n, m)), 0.5)
         first = op.unary("Floor", at)
         offset = op.unary("Round", op.mul(op.sub(at, first), 1024.0))
@@ -160,7 +160,7 @@ def weights(
     found = _normalize(op, KERNELS[method](op, away))
     if scale is None:
         return found
-    # Nothing is taken from outside of the source.
+    # Pixels whose coordinates are outside the source are zero.
     inside = op.elementwise(
         "And", op.elementwise("GreaterOrEqual", at, 0.0), op.elementwise("LessOrEqual", at, n)
     )
@@ -168,7 +168,7 @@ def weights(
 
 
 def cubic_at_edges(op: Builder, size: Size, wanted: Size, *, by_corners: bool) -> Value:
-    """Return the matrix of ResizeBicubic as it was: pixels at edges stand for those outside."""
+    """Return the matrix of legacy ResizeBicubic, which clamps coordinates to the edges."""
     at = op.mul(_count(op, wanted), step(op, size, wanted, by_corners=by_corners))
     first = op.unary("Floor", at)
     near = op.div(op.unary("Round", op.mul(op.sub(at, first), 1024.0)), 1024.0)
@@ -191,7 +191,7 @@ def _floating(op: Builder, size: Size) -> Value:
 
 
 def _count(op: Builder, size: Size) -> Value:
-    """Return 0, 1, ... up to a size, as float32."""
+    """Return the integers below a size, as float32."""
     if isinstance(size, int):
         return op.constant(list(map(float, range(size))), "float32")
     bounds = [op.constant(0, "int64"), as_tensor(op, size), op.constant(1, "int64")]
@@ -199,7 +199,7 @@ def _count(op: Builder, size: Size) -> Value:
 
 
 def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
-    """Return how much of each source each target covers."""
+    """Return the overlap of each target pixel with each source pixel."""
     low, high = op.mul(rows, scale), op.mul(op.add(rows, 1.0), scale)
     end = op.elementwise("Min", high, op.add(columns, 1.0))
     start = op.elementwise("Max", low, columns)
@@ -207,7 +207,7 @@ def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
 
 
 def _normalize(op: Builder, matrix: Value) -> Value:
-    """Scale rows to a sum of 1: by the reciprocal of a sum from left to right, as TensorFlow's."""
+    """Scale rows to a sum of 1, with sums from left to right and a reciprocal as in TensorFlow."""
     axis = op.constant(1, "int64")
     sums = op.emit("CumSum", matrix, axis, dtype=matrix.dtype, shape=matrix.shape)
     whole = op.slice(sums, [1], [-1], [END])
@@ -216,7 +216,7 @@ def _normalize(op: Builder, matrix: Value) -> Value:
     return op.where(some, op.mul(matrix, scale), 0.0)
 
 
-# -- kernels: a weight from a distance, which is not negative --------------------------------------
+# -- kernels: functions from a non-negative distance to a weight -----------------------------------
 
 
 def _triangle(op: Builder, x: Value) -> Value:
@@ -224,7 +224,7 @@ def _triangle(op: Builder, x: Value) -> Value:
 
 
 def _cubic(*, near: tuple[float, ...], far: tuple[float, ...]) -> Kernel:
-    """Return a kernel of two polynomials, up to 1 and up to 2; the highest power comes first."""
+    """Return a kernel of two polynomials, for distances below 1 and 2; the highest power first."""
 
     def kernel(op: Builder, x: Value) -> Value:
         inner, outer = _polynomial(op, x, near), _polynomial(op, x, far)

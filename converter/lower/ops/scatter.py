@@ -1,7 +1,7 @@
-"""Elements put into tensors at indices, or joined there with what was before.
+"""Scatter operations, with or without a reduction.
 
-What is added, multiplied or compared at one index several times is accumulated in float32 where it
-is narrower: onnxruntime does so in no narrower type.
+A reduction of float16 or bfloat16 is accumulated in float32: onnxruntime has no kernels for
+narrower types.
 """
 
 from converter.lower.builder import Builder
@@ -15,17 +15,17 @@ NARROW = frozenset(("float16", "bfloat16"))
 def scatter_nd(
     op: Builder, x: Value, indices: Value, updates: Value, reduction: str = "none"
 ) -> Value:
-    """Return a tensor with elements or slices put at indices.
+    """Return a copy of a tensor with elements or slices updated at indices.
 
     Args:
         op: Builder.
-        x: The tensor.
-        indices: [..., depth], as many along the last axis as axes are indexed.
+        x: Tensor.
+        indices: [..., depth], where depth is the number of leading axes that are indexed.
         updates: [..., the axes of x that are not indexed].
-        reduction: How they join with what was there: none, add, mul, max or min.
+        reduction: Reduction of updates and elements: none, add, mul, max or min.
 
     Raises:
-        Unsupported: The reduction is of booleans or strings.
+        Unsupported: A reduction of booleans or strings.
     """
     wide, how = _accumulate_as(x, reduction)
     given = op.cast(x, wide), op.cast(indices, "int64"), op.cast(updates, wide)
@@ -35,18 +35,18 @@ def scatter_nd(
 def scatter_elements(
     op: Builder, x: Value, axis: int, indices: Value, updates: Value, reduction: str = "none"
 ) -> Value:
-    """Return a tensor with elements along an axis put at indices.
+    """Return a copy of a tensor with elements updated at indices along an axis.
 
     Args:
         op: Builder.
-        x: The tensor, of any rank but 0.
-        axis: The axis.
-        indices: Along the axis; at all other axes, elements stay where they are.
-        updates: Of the same shape.
-        reduction: How they join with what was there: none, add, mul, max or min.
+        x: Tensor of rank 1 or more.
+        axis: Axis.
+        indices: Indices along the axis; on all other axes, updates keep their own index.
+        updates: Updates, of the shape of the indices.
+        reduction: Reduction of updates and elements: none, add, mul, max or min.
 
     Raises:
-        Unsupported: The reduction is of booleans or strings.
+        Unsupported: A reduction of booleans or strings.
     """
     wide, how = _accumulate_as(x, reduction)
     given = op.cast(x, wide), indices, op.cast(updates, wide)

@@ -1,4 +1,4 @@
-"""Shapes and order: axes of one element that are dropped, elements that are rolled."""
+"""Squeeze axes of size 1, and roll elements along an axis."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +11,15 @@ from converter.lower.values import Value
 def drop_ones(
     op: Builder, x: Value, axes: Sequence[int] | None = None, *, may_be_one: bool = True
 ) -> Value:
-    """Return x without axes of one element: of those named, or of all.
+    """Remove axes of size 1: of those given, or of all.
 
-    A graph has a number of axes that no run changes. So an axis whose size only the run knows
-    stays, and that is noted.
+    The rank of a value in a graph is static, so axes of unknown size are kept, and a note says so.
 
     Args:
         op: Builder.
         x: Any value.
-        axes: Those to drop if they have one element; all by default.
-        may_be_one: Whether a size that is not known may be 1.
+        axes: Axes to remove if their size is 1; all by default.
+        may_be_one: Whether an unknown size may be 1.
     """
     asked = range(x.rank) if axes is None else [x.axis(a) for a in axes]
     if may_be_one and (kept := [a for a in asked if not isinstance(x.shape[a], int)]):
@@ -31,7 +30,7 @@ def drop_ones(
 
 
 def roll_axis(op: Builder, x: Value, axis: int, amount: int) -> Value:
-    """Return x with elements moved along an axis; those that leave at an end enter at the other."""
+    """Roll the elements of x along an axis; elements shifted past one end reappear at the other."""
     n = x.shape[x.axis(axis)]
     if not isinstance(n, int):
         own = size(op, x, axis)

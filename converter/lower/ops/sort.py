@@ -1,4 +1,4 @@
-"""Order: sorted elements, the largest, quantiles, places in sorted sequences, what is distinct."""
+"""Sorting: top-k, quantiles, search in sorted sequences, membership and unique elements."""
 
 from collections.abc import Sequence
 from math import inf, nan
@@ -17,18 +17,18 @@ def top_k(
     op: Builder, x: Value, axis: int, count: Dim, vector: Value, *,
     largest: bool = True, in_order: bool = True, is_nan_largest: bool = False,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Return the first elements along an axis in order, and their indices (int64).
+    """Return the largest or smallest elements along an axis, and their indices (int64).
 
     onnxruntime's order of elements is none where any is NaN, and so is TensorFlow's.
 
     Args:
         op: Builder.
-        x: Numbers of any rank but 0; of equal ones the first comes first.
-        axis: The axis.
-        count: How many, as far as it is known.
-        vector: The same as a vector of one element.
-        largest: Whether the order is descending.
-        in_order: Whether the result must be in order.
+        x: Tensor of rank 1 or more; equal elements keep their order.
+        axis: Axis.
+        count: Number of elements, as far as it is known.
+        vector: Number of elements as a vector of one element.
+        largest: Whether to return the largest elements, in descending order.
+        in_order: Whether the result must be sorted.
         is_nan_largest: Whether NaN is larger than infinity, as in torch.
     """
     axis = x.axis(axis)
@@ -48,7 +48,7 @@ def top_k(
 
 
 def sort(op: Builder, x: Value, axis: int, *, descending: bool = False) -> tuple[Value, Value]:
-    """Return elements in order along an axis, and the indices (int64) that they had."""
+    """Sort elements along an axis; return them and their original indices (int64)."""
     return top_k(op, x, axis, x.shape[x.axis(axis)], op.size(x, x.axis(axis)), largest=descending)
 
 
@@ -56,18 +56,18 @@ def quantile(
     op: Builder, x: Value, shares: Numbers, axes: Sequence[int], *,
     method: str = "linear", keepdims: bool = False,
 ) -> Value:  # fmt: skip
-    """Return the numbers below which shares of x over axes are.
+    """Return quantiles of x over axes.
 
     Args:
         op: Builder.
-        x: Floating point numbers; where any is NaN, the result is.
-        shares: Between 0 and 1: a scalar, or a vector whose axis comes first in the result.
-        axes: In ascending order.
-        method: Between two elements: linear, lower, higher, nearest or midpoint.
-        keepdims: Whether the axes stay, of one element.
+        x: Floating-point tensor; a quantile over any NaN is NaN.
+        shares: Probabilities from 0 to 1: a scalar, or a vector whose axis is first in the result.
+        axes: Axes in ascending order.
+        method: Interpolation between two elements: linear, lower, higher, nearest or midpoint.
+        keepdims: Whether the axes are kept with size 1.
 
     Raises:
-        Unsupported: There is no such method.
+        Unsupported: The method is not supported.
     """
     kept = [i for i in range(x.rank) if i not in axes]
     line = op.transpose(x, [*kept, *axes])
@@ -100,18 +100,18 @@ def quantile(
     is_nan = is_nan if shares.rank else op.squeeze(is_nan, [-1])
     found = op.where(op.cast(is_nan, "bool"), op.constant(nan, x.dtype), found)
     if keepdims:
-        found = op.unsqueeze(found, list(axes))  # before the shares' own axis is moved to the front
+        found = op.unsqueeze(found, list(axes))  # before the axis of the shares is moved to front
     return op.transpose(found, [found.rank - 1, *range(found.rank - 1)]) if shares.rank else found
 
 
 def count_before(op: Builder, rising: Value, x: Value, *, or_equal: bool) -> Value:
-    """Return how many of a sorted sequence are less than each element, or not more (int32).
+    """Count the elements of a sorted sequence that are less than each element of x (int32).
 
     Args:
         op: Builder.
-        rising: Sequences along the last axis; a vector serves all.
-        x: Of the same dtype; of the same leading axes where sequences are several.
-        or_equal: Whether equal ones count.
+        rising: Sorted sequences along the last axis; a vector applies to all of x.
+        x: Tensor of the same dtype; with the same leading axes unless `rising` is a vector.
+        or_equal: Whether equal elements count.
     """
     rows = rising if rising.rank == 1 else op.unsqueeze(rising, [-2])
     passed = op.elementwise("LessOrEqual" if or_equal else "Less", rows, op.unsqueeze(x, [-1]))
@@ -119,19 +119,19 @@ def count_before(op: Builder, rising: Value, x: Value, *, or_equal: bool) -> Val
 
 
 def is_in(op: Builder, x: Value, others: Value) -> Value:
-    """Return whether each element of x is one of a vector, of the same dtype."""
+    """Return whether each element of x is in a vector of the same dtype."""
     same = op.elementwise("Equal", op.unsqueeze(x, [-1]), others)
     return op.reduce("ReduceMax", same, [-1])
 
 
 def is_in_top_k(op: Builder, predictions: Value, targets: Value, k: Value) -> Value:
-    """Return whether fewer than k predictions are larger than that of the target.
+    """Return whether fewer than k predictions are larger than the prediction of the target.
 
     Args:
         op: Builder.
-        predictions: Floating point numbers [batch, classes]; false where any is not finite.
-        targets: Indices [batch]; false where there is no such class.
-        k: A scalar.
+        predictions: Floating-point tensor [batch, classes]; false for rows that are not finite.
+        targets: Indices [batch]; false for indices out of range.
+        k: Scalar.
     """
     zero, indices = op.constant(0, "int64"), op.cast(targets, "int64")
     last = op.sub(op.size(predictions, 1), op.constant(1, "int64"))
@@ -143,14 +143,14 @@ def is_in_top_k(op: Builder, predictions: Value, targets: Value, k: Value) -> Va
     )
     larger = op.cast(op.elementwise("Greater", predictions, own), "int64")
     fewer = op.elementwise("Less", op.reduce("ReduceSum", larger, [1]), op.cast(k, "int64"))
-    # The product of what is not finite and 0 is NaN, and so is the sum.
+    # A non-finite element times 0 is NaN, and so is the sum.
     nothing = op.reduce("ReduceSum", op.mul(predictions, 0.0), [1])
     is_finite = op.elementwise("Equal", nothing, 0.0)
     is_inside = op.elementwise("Equal", safe, indices)
     return op.elementwise("And", op.elementwise("And", fewer, is_inside), is_finite)
 
 
-# What onnxruntime's Unique has a kernel for -> a dtype that it has one for and that holds the same.
+# Dtype without a kernel for onnxruntime's Unique -> a dtype with one that holds the same values.
 UNIQUE = {
     "bool": "int8", "uint8": "int64", "int16": "int64", "uint16": "int64", "int32": "int64",
     "uint32": "int64", "uint64": "int64", "float16": "float32", "bfloat16": "float32",
@@ -160,16 +160,16 @@ UNIQUE = {
 def find_unique(
     op: Builder, x: Value, axis: int | None = None, *, in_order: bool = False
 ) -> tuple[Value, Value, Value]:
-    """Return the distinct elements of a vector, or slices along an axis.
+    """Return the unique elements of a vector, or the unique slices along an axis.
 
-    And for each element which of those it is, and for each of those how often it is there (int64
-    both).
+    Also return the index of each element among the unique ones, and the number of occurrences of
+    each unique element (both int64).
 
     Args:
         op: Builder.
-        x: A vector; of any rank with an axis.
-        axis: The axis.
-        in_order: Whether they come in ascending order, else in the order they first occur in.
+        x: Vector; tensor of any rank if an axis is given.
+        axis: Axis of the slices.
+        in_order: Whether results are in ascending order, else in order of first occurrence.
     """
     dtype = UNIQUE.get(x.dtype, x.dtype)
     place = 0 if axis is None else x.axis(axis)

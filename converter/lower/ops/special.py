@@ -3,7 +3,7 @@
 Most are computed in float64 whatever the dtype is, and are exact to about the last bits of float64:
 approximations of Cephes, Lanczos and Stirling.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/cwise_ops.h,
-whose functors are those of Eigen's SpecialFunctions
+whose functors are from Eigen's SpecialFunctions
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ Function = Callable[[Builder, Value], Value]
 
 
 def in_double(op: Builder, x: Value, function: Function) -> Value:
-    """Return a function of a value, computed in float64."""
+    """Apply a function to a value in float64, and cast the result back."""
     return op.cast(function(op, op.cast(x, "float64")), x.dtype)
 
 
 def polynomial(op: Builder, x: Value, coefficients: Sequence[float]) -> Value:
-    """Return a polynomial, the coefficient of the highest power first."""
+    """Evaluate a polynomial; the coefficient of the highest power is first."""
     first, second, *others = coefficients
     result = op.add(x if first == 1 else op.mul(x, first), second)
     for c in others:
@@ -36,7 +36,7 @@ def polynomial(op: Builder, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def expm1(op: Builder, x: Value) -> Value:
-    """exp(x) - 1; exact near zero, where it is 2 t / (1 - t) with t = tanh(x / 2)."""
+    """`exp(x) - 1`; exact near zero, where it is 2 t / (1 - t) with t = tanh(x / 2)."""
     half = op.unary("Tanh", op.mul(x, 0.5))
     near = op.div(op.mul(half, 2.0), op.sub(1.0, half))
     far = op.sub(op.unary("Exp", x), 1.0)
@@ -44,7 +44,7 @@ def expm1(op: Builder, x: Value) -> Value:
 
 
 def log1p(op: Builder, x: Value) -> Value:
-    """log(1 + x), exact near zero: with u = 1 + x, log(u) * x / (u - 1)."""
+    """`log(1 + x)`, exact near zero: with u = 1 + x, log(u) * x / (u - 1)."""
     u = op.add(x, 1.0)
     near = op.sub(u, 1.0)
     same = op.elementwise("Equal", near, 0.0)
@@ -56,19 +56,19 @@ def log1p(op: Builder, x: Value) -> Value:
 # -- the error function ----------------------------------------------------------------------------
 
 # fmt: off
-# Numerical Recipes' erfcc: exact to 1.2e-7 of what it is, wherever that is.
+# Numerical Recipes' erfcc: the relative error is at most 1.2e-7 everywhere.
 ERFCC = (
     0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
     0.37409196, 1.00002368, -1.26551223,
 )
 STEP, TERMS = 0.5, 13  # of Chiarella and Reichel's sum, whose error is exp(-(pi / STEP) ** 2)
-NEAR = 0.5  # below, 1 - erf(x) keeps its digits
+NEAR = 0.5  # up to here, 1 - erf(x) is exact enough
 ZERO = 30.0  # above, erfc(x) is zero in every dtype
 # fmt: on
 
 
 def erfc(op: Builder, x: Value) -> Value:
-    """1 - erf(x), exact where that is nearly nothing."""
+    """`1 - erf(x)`, exact also where it is close to zero."""
     near = op.sub(1.0, op.unary("Erf", x))
     above = op.elementwise("Max", x, op.constant(NEAR, x.dtype))
     above = op.elementwise("Min", above, op.constant(ZERO, x.dtype))
@@ -84,7 +84,7 @@ def _tail_of_single(op: Builder, x: Value) -> Value:
 
 
 def _tail(op: Builder, x: Value) -> Value:
-    """Return erfc(x) of x >= 0.5 as a sum over steps of the integral of a bell."""
+    """Return `erfc(x)` for x >= 0.5: the integral of a Gaussian, by the trapezoidal rule."""
     square = op.mul(x, x)
     total = op.unary("Reciprocal", square)
     for k in range(1, TERMS + 1):
@@ -92,7 +92,7 @@ def _tail(op: Builder, x: Value) -> Value:
         total = op.add(total, op.div(2 * exp(-place), op.add(square, place)))
     bell = op.mul(op.mul(x, STEP / pi), op.unary("Exp", op.unary("Neg", square)))
     beyond = op.div(2.0, op.sub(op.unary("Exp", op.mul(x, 2 * pi / STEP)), 1.0))
-    # Where the bell's own steps are smaller, what is beyond is part of what is left out.
+    # The correction term applies to x < pi / STEP only; beyond, it is part of the error.
     beyond = op.where(op.elementwise("Less", x, pi / STEP), beyond, 0.0)
     return op.sub(op.mul(bell, total), beyond)
 
@@ -143,14 +143,14 @@ def _ndtri(op: Builder, p: Value) -> Value:
 
 
 def _quantile_of_middle(op: Builder, away: Value) -> Value:
-    """Return the normal quantile of 0.5 + ``away``."""
+    """Return the normal quantile of `0.5 + away`."""
     square = op.mul(away, away)
     ratio = op.div(polynomial(op, square, P0), polynomial(op, square, Q0))
     return op.mul(op.add(away, op.mul(away, op.mul(square, ratio))), sqrt(2 * pi))
 
 
 def _quantile_of_tail(op: Builder, y: Value) -> Value:
-    """Return the normal quantile of 1 - ``y``, at most exp(-2)."""
+    """Return the normal quantile of `1 - y`, for y up to exp(-2)."""
     x = op.unary("Sqrt", op.mul(op.unary("Log", y), -2.0))
     z = op.unary("Reciprocal", x)
     near = op.div(polynomial(op, z, P1), polynomial(op, z, Q1))
@@ -160,12 +160,12 @@ def _quantile_of_tail(op: Builder, y: Value) -> Value:
 
 
 def ndtri(op: Builder, x: Value) -> Value:
-    """The quantile function of the standard normal distribution."""
+    """Quantile function of the standard normal distribution."""
     return in_double(op, x, _ndtri)
 
 
 def erfinv(op: Builder, x: Value) -> Value:
-    """The inverse of erf: by Giles's polynomials in float32, by Cephes's in float64."""
+    """Inverse of erf, by Giles's polynomials in float32 and those of Cephes in float64."""
     found = _erfinv_of_double(op, x) if x.dtype == "float64" else _erfinv_of_single(op, x)
     size = op.unary("Abs", x)
     infinite = op.mul(op.unary("Sign", x), np.inf)
@@ -196,7 +196,7 @@ def _erfinv_of_single(op: Builder, x: Value) -> Value:
 
 def _erfinv_of_double(op: Builder, x: Value) -> Value:
     size = op.unary("Abs", x)
-    share = op.mul(op.sub(1.0, size), 0.5)  # beyond the quantile
+    share = op.mul(op.sub(1.0, size), 0.5)  # probability beyond the quantile
     near = op.elementwise("Greater", share, exp(-2))
     tail = op.mul(_quantile_of_tail(op, op.where(near, 0.1, share)), op.unary("Sign", x))
     middle = _quantile_of_middle(op, op.mul(x, 0.5))
@@ -206,20 +206,20 @@ def _erfinv_of_double(op: Builder, x: Value) -> Value:
 # -- the gamma function ----------------------------------------------------------------------------
 
 # fmt: off
-# Lanczos's approximation for g = 7 and 9 terms, by Godfrey.
+# Lanczos approximation for g = 7 and 9 terms, by Godfrey.
 LANCZOS = (
     676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
     12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
 )
 LANCZOS_FIRST = 0.99999999999980993
-# Of Stirling's series for digamma: the coefficient of 1 / x ** 12 first, none of x ** 0.
+# Coefficients of Stirling's series for digamma, from 1 / x ** 12 down to x ** 0.
 STIRLING = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0)
 SHIFT = 10
 # fmt: on
 
 
 def _reduce_angle(op: Builder, x: Value) -> Value:
-    """Return pi * (x - n), for the integer n nearest to x: exact near integers, poles of gamma."""
+    """Return `pi * (x - n)` for the integer n nearest to x: exact near the poles of gamma."""
     return op.mul(op.sub(x, op.unary("Round", x)), pi)
 
 
@@ -243,7 +243,7 @@ def _lgamma(op: Builder, x: Value) -> Value:
 
 
 def lgamma(op: Builder, x: Value) -> Value:
-    """log(abs(gamma(x)))."""
+    """`log(abs(gamma(x)))`."""
     return in_double(op, x, _lgamma)
 
 
@@ -266,13 +266,13 @@ def _digamma(op: Builder, x: Value) -> Value:
 
 
 def digamma(op: Builder, x: Value) -> Value:
-    """The derivative of log(gamma(x))."""
+    """Derivative of `log(gamma(x))`."""
     return in_double(op, x, _digamma)
 
 
-# -- sums that take as many terms as their arguments ask for ---------------------------------------
+# -- series whose number of terms depends on their arguments ---------------------------------------
 
-# Of Euler and Maclaurin's sum: Bernoulli's numbers of even index, over the factorial of the index.
+# Coefficients of the Euler-Maclaurin formula: Bernoulli numbers B(2 k) / (2 k)!.
 BERNOULLI = (
     1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
     1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000,
@@ -281,7 +281,7 @@ TINY = 1e-300
 
 
 def _ones(op: Builder, *values: Value) -> Value:
-    """Return ones of the shape that values have together."""
+    """Return ones of the shape that values broadcast to."""
     total = values[0]
     for v in values[1:]:
         total = op.add(total, v)
@@ -289,7 +289,7 @@ def _ones(op: Builder, *values: Value) -> Value:
 
 
 def _rounds(op: Builder, x: Value, least: float, factor: float) -> Value:
-    """Return a number of rounds: so many, and more with the root of the largest of a tensor."""
+    """Return the number of iterations: `least + factor * sqrt(max(x))`."""
     largest = op.reduce("ReduceMax", op.reshape(x, (None,)), [0]) if x.rank else x
     most = op.mul(op.unary("Sqrt", op.clip(largest, 0.0, 1e8)), factor)
     return op.cast(op.add(most, least), "int64")
@@ -337,12 +337,12 @@ def _both(op: Builder, *values: Value) -> list[Value]:
 
 
 def zeta(op: Builder, x: Value, q: Value) -> Value:
-    """The sum of (q + k) ** -x over all k from 0."""
+    """Hurwitz zeta function: the sum of `(q + k) ** -x` over k = 0, 1, …."""
     return op.cast(_zeta(op, *_both(op, x, q)), x.dtype)
 
 
 def polygamma(op: Builder, a: Value, x: Value) -> Value:
-    """The derivative of digamma, so many times."""
+    """Polygamma function: the a-th derivative of digamma at x."""
     number, place = _both(op, a, x)
     following = op.add(number, 1.0)
     sign = op.where(op.elementwise("Equal", op.elementwise("Mod", number, 2.0, fmod=1), 0.0), -1.0,
@@ -355,9 +355,9 @@ def polygamma(op: Builder, a: Value, x: Value) -> Value:
 
 
 def _igamma(op: Builder, a: Value, x: Value) -> tuple[Value, Value]:
-    """Return the regularised lower and upper incomplete gamma functions.
+    """Return the regularized lower and upper incomplete gamma functions.
 
-    By a series where x is below a + 1, else by a continued fraction (Lentz).
+    Computed by a series where x < a + 1, else by a continued fraction (Lentz).
     """
     ones = _ones(op, a, x)
     is_low = op.elementwise("Less", x, op.add(a, 1.0))
@@ -398,17 +398,17 @@ def _not_zero(op: Builder, x: Value) -> Value:
 
 
 def igamma(op: Builder, a: Value, x: Value) -> Value:
-    """The regularised lower incomplete gamma function."""
+    """Regularized lower incomplete gamma function."""
     return op.cast(_igamma(op, *_both(op, a, x))[0], x.dtype)
 
 
 def igammac(op: Builder, a: Value, x: Value) -> Value:
-    """The regularised upper incomplete gamma function."""
+    """Regularized upper incomplete gamma function."""
     return op.cast(_igamma(op, *_both(op, a, x))[1], x.dtype)
 
 
 def betainc(op: Builder, a: Value, b: Value, x: Value) -> Value:
-    """The regularised incomplete beta function, by a continued fraction (Lentz)."""
+    """Regularized incomplete beta function, by a continued fraction (Lentz)."""
     first, second, place = _both(op, a, b, x)
     ones = _ones(op, first, second, place)
     both = op.add(first, second)
