@@ -19,7 +19,7 @@ def top_k(
 ) -> tuple[Value, Value]:  # fmt: skip
     """Return the largest or smallest elements along an axis, and their indices (int64).
 
-    onnxruntime's order of elements is none where any is NaN, and so is TensorFlow's.
+    With a NaN among the elements, onnxruntime's order is arbitrary, as is TensorFlow's.
 
     Args:
         op: Builder.
