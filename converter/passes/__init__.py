@@ -39,7 +39,7 @@ def simplify(graph: Graph) -> None:
     for apply in SIMPLIFICATIONS:
         apply(graph)
     if _depth(graph) > MAX_DEPTH:
-        raise UnsupportedError(f"branches and loops in each other, more than {MAX_DEPTH} deep")
+        raise UnsupportedError(f"branches and loops nested more than {MAX_DEPTH} deep")
 
 
 def _depth(graph: Graph) -> int:

@@ -62,7 +62,7 @@ class Tensors:
         if name is not None:
             return Weight(name)
         if found.dtype.bits < 8:
-            raise UnsupportedError(f"a tensor of {found.dtype} that is no weight", where=origin)
+            raise UnsupportedError(f"a tensor of {found.dtype} that is not a weight", where=origin)
         if found.nbytes <= SMALL:
             return found.numpy()
         return Folded(found.dtype.name, found.shape, found.numpy)
@@ -87,7 +87,7 @@ class Tensors:
         values = tensors.from_proto(proto.values, origin, self.member)
         indices = tensors.from_proto(proto.indices, origin, self.member)
         if isinstance(values, Strings) or isinstance(indices, Strings) or values.dtype.bits < 8:
-            raise UnsupportedError("a sparse tensor of texts or packed elements", where=origin)
+            raise UnsupportedError("a sparse tensor of strings or packed elements", where=origin)
         nbytes = DTYPES[values.dtype.name].nbytes(int(np.prod(sizes, dtype=object)))
         most = self.limits.max_inflated_bytes
         if nbytes > most:
@@ -99,7 +99,7 @@ class Tensors:
             try:
                 flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
                 if (flat < 0).any():
-                    raise ValueError("one below zero")  # noqa: TRY301 - as the others
+                    raise ValueError("a negative index")  # noqa: TRY301 - as the others
                 dense.reshape(-1)[flat] = values.numpy()
             except (ValueError, IndexError, TypeError) as e:
                 raise CorruptError(f"a sparse tensor's indices: {e}", where=origin) from e
