@@ -38,7 +38,7 @@ class Fingerprints:
     """
 
     def __init__(self, op: Builder, of_input: Callable[[str], str]) -> None:
-        """Take the builder, and a function that adds the fingerprints of an input as an input."""
+        """Set the builder, and a function that adds the fingerprints of an input as an input."""
         self._op, self._of_input = op, of_input
         self.names: dict[str, str] = {}
         self.words: set[str] = set()

@@ -19,14 +19,14 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.onnx import tensors
 
-SMALL = 1 << 10  # bytes
+SMALL = 1 << 10  # bytes of a tensor that may stay in the graph as a constant
 # Ops whose output shapes depend on the values of floating-point inputs.
 SHAPED_BY_NUMBERS = frozenset(("Range", "Resize", "Upsample"))
 Initializer = Weight | Folded | np.ndarray
 
 
 class Tensors:
-    """Finds tensors of a file among those of the bundle that was read from it."""
+    """Maps tensors of a file to the weights of the bundle that was read from it."""
 
     def __init__(self, weights: Mapping[str, Tensor], member: Opener, limits: Limits) -> None:
         self.weights = weights
