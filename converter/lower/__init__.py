@@ -45,7 +45,7 @@ def lower(
     if bundle.topology is None:
         hint = None
         if bundle.metadata.framework == "torch":
-            hint = "arch='package.module:factory' says what makes the module they are of"
+            hint = "arch='package.module:factory' names the factory of the module of these weights"
         raise UnsupportedError("the source records no computation, only weights", hint=hint)
     if bundle.topology.kind not in KINDS:
         raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")

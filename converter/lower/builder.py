@@ -127,7 +127,7 @@ class Builder(NodeBuilder):
                 free += 1
                 parts.append(self.constant([-1], "int64"))
         if free > 1:
-            raise ValueError(f"shape {shape} has {free} sizes that nothing says")
+            raise ValueError(f"shape {shape} has {free} sizes that cannot be inferred")
         return self.concat(parts, 0)
 
     def size(self, x: Value, axis: int) -> Value:

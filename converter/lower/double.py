@@ -1,10 +1,9 @@
 """Replacements for operators that onnxruntime does not compute with float64 precision.
 
-Some have only a float32 kernel; attributes are float32 whatever the dtype of the operands is. The
-inverses of sine, cosine and tangent start from the float32 result y and add a correction. The sine
-or tangent of the correction follows exactly from the addition theorems, and is so small that one or
-two terms of its series suffice. Operators without a replacement are computed in float32, and
-counted (`Graph.narrowed`).
+Some have only a float32 kernel; attributes are float32 whatever the dtype of the operands is. Asin,
+Acos and Atan start from the float32 result and add a correction, whose sine or tangent follows from
+the addition theorems and is so small that one or two terms of its series suffice. Operators without
+a replacement are computed in float32, and counted (`Graph.narrowed`).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,8 @@
 """Encode a graph as an ONNX file; weights are streamed, or stay in external files.
 
-A protobuf message is preceded by its length, so sizes are computed first and bytes are then written
-once: memory does not grow with the weights. The onnx package is not used: importing it takes as
-long as converting a model, and its protobufs hold several copies of every tensor. Tests check the
-files with `onnx.checker`.
+Messages are preceded by their lengths, so sizes are computed first and bytes are then written once:
+memory does not grow with the weights. Importing onnx would take as long as converting a model, and
+its protobufs hold several copies of every tensor; tests check the files with `onnx.checker`.
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.in.proto
 """
 

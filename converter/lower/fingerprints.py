@@ -18,7 +18,7 @@ def fingerprint(text: bytes) -> int:
     n = len(text)
     factor = K2 + 2 * n
     if n > LONGEST:
-        raise ValueError(f"a string of {n} bytes, of at most {LONGEST} that are supported")
+        raise ValueError(f"a string of {n} bytes; at most {LONGEST} are supported")
     if n > 16:
         a, b = _word(text, 0) * K1 & MASK, _word(text, 8)
         c, d = _word(text, n - 8) * factor & MASK, _word(text, n - 16) * K2 & MASK

@@ -47,7 +47,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """An initializer that a pass computes: its data are computed when they are written."""
+    """An initializer whose data are computed when they are written, and not kept in memory."""
 
     dtype: str
     shape: tuple[int, ...]

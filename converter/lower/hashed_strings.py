@@ -38,7 +38,7 @@ class Fingerprints:
     """
 
     def __init__(self, op: Builder, of_input: Callable[[str], str]) -> None:
-        """Take the builder, and a function that adds the fingerprints of an input as an input."""
+        """Set the builder, and a function that adds the fingerprints of an input as an input."""
         self._op, self._of_input = op, of_input
         self.names: dict[str, str] = {}
         self.words: set[str] = set()
@@ -151,7 +151,7 @@ def take_fingerprints(op: Builder) -> None:
     found.replace(graph)
     read = {name for node in needed(graph).nodes for name in node.inputs}
     for name in sorted(read & {*taken}):
-        raise Unsupported(f"input {name!r} is hashed, and is read as strings, too")
+        raise Unsupported(f"input {name!r} is hashed and also read as strings")
     late = {*taken.values()}
     graph.inputs = [taken.get(name, name) for name in graph.inputs if name not in late]
     for name, made in taken.items():

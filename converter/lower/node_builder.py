@@ -341,7 +341,7 @@ def _check_range(value: Attribute) -> None:
         if isinstance(n, int) and not -(1 << 63) <= n < 1 << 63:
             raise ValueError(f"an integer of {n.bit_length()} bits")
         if isinstance(n, float) and abs(n) > MAX_FLOAT and n not in (float("inf"), -float("inf")):
-            raise ValueError(f"{n} is no 32-bit number")
+            raise ValueError(f"{n} does not fit a 32-bit float")
 
 
 def _at_most_one_unknown(shape: Shape) -> bool:

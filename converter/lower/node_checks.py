@@ -91,7 +91,7 @@ def _squeeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) 
     sizes = _sizes(inputs[0])
     for axis in _numbers(inputs, 1, known) or ():
         if _differ(sizes[axis], 1):
-            raise Unsupported(f"an axis of {sizes[axis]} that is to be dropped")
+            raise Unsupported(f"a squeeze of an axis of size {sizes[axis]}")
 
 
 def _unsqueeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -99,7 +99,7 @@ def _unsqueeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
     axes = _numbers(inputs, 1, known) or []
     rank = len(_sizes(inputs[0])) + len(axes)
     if any(not -rank <= n < rank for n in axes) or len({n % rank for n in axes}) < len(axes):
-        raise Unsupported(f"new axes {axes} among {rank}")
+        raise Unsupported(f"new axes {axes} of a result with {rank} axes")
 
 
 def _matmul(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -125,7 +125,7 @@ def _concat(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
             if i != axis % len(first)
         )
         if not same:
-            raise Unsupported(f"{list(first)} beside {list(other)} in axis {axis}")
+            raise Unsupported(f"{list(first)} and {list(other)} concatenated along axis {axis}")
 
 
 def _expand(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -195,7 +195,7 @@ def _top(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
     size = _sizes(inputs[0])[axis]
     for n in _numbers(inputs, 1, known) or ():
         if n < 0 or (isinstance(size, int) and n > size):
-            raise Unsupported(f"the largest {n} of {size}")
+            raise Unsupported(f"the largest {n} elements of an axis of size {size}")
 
 
 def _split(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -222,14 +222,14 @@ def _resize(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     rank = len(_sizes(inputs[0]))
     for value in inputs[2:]:
         if value is not None and any(_differ(n, rank) and n != 0 for n in _sizes(value)):
-            raise Unsupported(f"{rank} axes resized by {_sizes(value)[0]} numbers")
+            raise Unsupported(f"{rank} axes resized by {_sizes(value)[0]} sizes or scales")
 
 
 def _blocks(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
     del known
     size = attributes["blocksize"]
     if not isinstance(size, int) or size < 1 or len(_sizes(inputs[0])) != 4:
-        raise Unsupported(f"blocks of {size!r}")
+        raise Unsupported(f"a block size of {size!r}, or an input without 4 axes")
 
 
 def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -240,7 +240,7 @@ def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     if len(terms) != len(inputs):
         raise Unsupported(f"{equation} of {len(inputs)} tensors")
     if not equation.isascii():
-        raise Unsupported(f"{equation!r}, whose letters ONNX does not have")
+        raise Unsupported(f"{equation!r}, with letters that ONNX does not support")
     found: dict[str, Dim] = {}
     for term, value in zip(terms, inputs, strict=True):
         sizes = _sizes(value)
@@ -265,16 +265,16 @@ def _gather_nd(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
     assert isinstance(batch, int)
     last = index[-1] if index else None
     if not index or batch >= min(len(x), len(index)):
-        raise Unsupported(f"elements of {list(x)} at {list(index)}, {batch} batches")
+        raise Unsupported(f"indices {list(index)} for {list(x)}, with {batch} batch axes")
     if isinstance(last, int) and last > len(x) - batch:
-        raise Unsupported(f"elements of {len(x)} axes at {last} coordinates")
+        raise Unsupported(f"indices of {last} coordinates for {len(x)} axes")
 
 
 def _at_least(rank: int) -> Rule:
     def rule(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
         del attributes, known
         if len(_sizes(inputs[0])) < rank:
-            raise Unsupported(f"of {len(_sizes(inputs[0]))} axes, of which there must be {rank}")
+            raise Unsupported(f"{len(_sizes(inputs[0]))} axes; at least {rank} are required")
 
     return rule
 
@@ -290,7 +290,7 @@ def _pad(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
         and length is not None
         and (len(length) != 1 or _differ(length[0], 2 * len(sizes)))
     ):
-        raise Unsupported(f"{list(sizes)} with {list(length)} paddings")
+        raise Unsupported(f"{list(sizes)} padded by amounts of shape {list(length)}")
     for n in _numbers(inputs, 1, known) or ():
         if abs(n) > 1 << 40:
             raise Unsupported(f"a padding of {n}")

@@ -102,11 +102,11 @@ def decode(
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as e:
         if isinstance(e, MalformedGraphError):
             raise
-        raise MalformedGraphError(f"what describes it is malformed ({e!r:.200})") from e
-    _require(graph.inputs == list(given), "other inputs than those it was given")
+        raise MalformedGraphError(f"its description is malformed ({e!r:.200})") from e
+    _require(graph.inputs == list(given), "its inputs are not those that the lowering was given")
     for initializer in graph.initializers.values():
         if isinstance(initializer, Weight):
-            _require(initializer.tensor in weights, f"a weight {initializer.tensor!r:.80}")
+            _require(initializer.tensor in weights, f"unknown weight {initializer.tensor!r:.80}")
     return graph
 
 
@@ -116,7 +116,7 @@ def _require(holds: object, found: str) -> None:
 
 
 def _decode(content: Any, name: str, opset: int, depth: int, outside: frozenset[str]) -> Graph:
-    _require(depth < MAX_DEPTH, f"graphs in graphs deeper than {MAX_DEPTH}")
+    _require(depth < MAX_DEPTH, f"subgraphs nested deeper than {MAX_DEPTH}")
     graph = Graph(name, opset, inputs=_names(content["inputs"]), outputs=_names(content["outputs"]))
     graph.specs = {str(k): _spec(dtype, shape) for k, (dtype, shape) in content["specs"].items()}
     for key, value in content["initializers"].items():
@@ -124,7 +124,7 @@ def _decode(content: Any, name: str, opset: int, depth: int, outside: frozenset[
             graph.initializers[key] = Weight(str(value["weight"]))
         else:
             array = _attribute(value, opset, depth, frozenset())
-            _require(isinstance(array, np.ndarray), f"initializer {key!r:.80} is no array")
+            _require(isinstance(array, np.ndarray), f"initializer {key!r:.80} is not an array")
             assert isinstance(array, np.ndarray)
             graph.initializers[key] = array
     made = set(outside) | set(graph.initializers)
@@ -136,7 +136,7 @@ def _decode(content: Any, name: str, opset: int, depth: int, outside: frozenset[
         _require(domain in ("", *DOMAINS), f"an operator of domain {domain!r:.80}")
         for wanted in _names(inputs):
             _require(
-                not wanted or wanted in made, f"{op_type} of {wanted!r:.80}, that nothing made"
+                not wanted or wanted in made, f"{op_type} reads {wanted!r:.80}, which is undefined"
             )
         read = {
             str(k): _attribute(v, opset, depth + 1, frozenset(made)) for k, v in attributes.items()
@@ -144,12 +144,12 @@ def _decode(content: Any, name: str, opset: int, depth: int, outside: frozenset[
         _fresh(_names(outputs), made)
         graph.nodes.append(Node(op_type, list(inputs), list(outputs), read, "", domain))
     for wanted in graph.outputs:
-        _require(wanted in made, f"an output {wanted!r:.80}, that nothing made")
+        _require(wanted in made, f"an output {wanted!r:.80}, which is undefined")
     return graph
 
 
 def _names(names: Any) -> list[str]:
-    _require(isinstance(names, list) and all(isinstance(n, str) for n in names), "names are texts")
+    _require(isinstance(names, list) and all(isinstance(n, str) for n in names), "invalid names")
     return list(names)
 
 
@@ -189,7 +189,7 @@ def _attribute(value: Any, opset: int, depth: int, outside: frozenset[str]) -> A
 
 def _single(text: str) -> float:
     number = float(text)
-    _require(not MAX_FLOAT < abs(number) < float("inf"), f"{text} is no 32-bit number")
+    _require(not MAX_FLOAT < abs(number) < float("inf"), f"{text} does not fit a 32-bit float")
     return number
 
 
@@ -203,7 +203,7 @@ def _array(value: Any) -> np.ndarray:
     try:
         data = base64.b64decode(value["data"], validate=True)
     except binascii.Error as e:
-        raise MalformedGraphError("a constant's bytes") from e
+        raise MalformedGraphError("the bytes of a constant are not valid base64") from e
     return np.frombuffer(data, dtype).reshape(shape)
 
 

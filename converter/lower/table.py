@@ -55,7 +55,7 @@ class Variant:
 
 
 def summarize(text: str | None) -> str:
-    """Return the first line of a docstring."""
+    """Return the first line of a docstring, for the support matrix."""
     return (text or "").strip().partition("\n")[0]
 
 

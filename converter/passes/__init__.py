@@ -13,7 +13,7 @@ from converter.passes.sink_into_branches import sink_into_branches
 from formats.core.weights import Tensor
 from formats.errors import UnsupportedError
 
-# In this order, each with its reason.
+# Passes in the order in which they run, each with its reason.
 SIMPLIFICATIONS = (
     eliminate_common_subexpressions,  # front ends compute the same shapes again and again
     recognise_gelu,  # runtimes have a kernel for it
@@ -21,7 +21,7 @@ SIMPLIFICATIONS = (
 )
 PASSES = (
     recognise_lines,  # 1-D convolutions, so that the nodes after them can be folded
-    fold_constants,  # kernels in ONNX's layout, so that what follows sees initializers
+    fold_constants,  # kernels in ONNX's layout, so that later passes see initializers
     fold_scale,  # normalizations that are written as plain arithmetic
     fold_batchnorm,  # runtimes do it at load; here it halves the nodes and costs nothing
 )
@@ -39,7 +39,7 @@ def simplify(graph: Graph) -> None:
     for apply in SIMPLIFICATIONS:
         apply(graph)
     if _depth(graph) > MAX_DEPTH:
-        raise UnsupportedError(f"branches and loops in each other, more than {MAX_DEPTH} deep")
+        raise UnsupportedError(f"branches and loops nested more than {MAX_DEPTH} deep")
 
 
 def _depth(graph: Graph) -> int:

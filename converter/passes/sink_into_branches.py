@@ -76,7 +76,7 @@ def _read(node: Node) -> set[str]:
     return names
 
 
-# -- into the branches -----------------------------------------------------------------------------
+# -- moving nodes into branches --------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ def _find_nodes_for(graph: Graph, uses: _Uses, branch: Reader, body: Graph) -> s
     taken: set[int] = set()
     waiting = {uses.producers[n] for n in free_names(body) if n in uses.producers}
     while waiting:
-        index = max(waiting)  # after all nodes that read its outputs
+        index = max(waiting)  # all nodes that read its outputs have been visited
         waiting.discard(index)
         node = graph.nodes[index]
         readers = (r for name in node.outputs for r in uses.readers.get(name, ()))

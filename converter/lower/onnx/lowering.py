@@ -63,7 +63,7 @@ def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT)
     if opset not in (None, graph.opset):
         raise UnsupportedError(
             f"the source is written for opset {graph.opset}, not {opset}",
-            hint="Leave opset= away: operators of ONNX files stay as they are",
+            hint="Omit opset=: operators of ONNX files are not converted to another opset",
         )
     return graph
 
@@ -98,7 +98,7 @@ class _Reader:
         for name in (*graph.inputs, *graph.outputs):
             if name not in graph.specs:
                 raise UnsupportedError(
-                    f"{name!r:.80} is an input or output of no type",
+                    f"{name!r:.80} is an input or output without a type",
                     hint="onnx.shape_inference.infer_shapes gives outputs their types",
                 )
         infer_dtypes(graph)
@@ -111,8 +111,8 @@ class _Reader:
         graph.metadata = {str(p.key): str(p.value) for p in model.metadata_props}
         words = (model.producer_name, model.producer_version)
         graph.exporter = " ".join(w for w in words if w) or "onnx"
-        self.left_out["steps of training"] += len(model.training_info)
-        self.left_out["configurations of devices"] += len(model.configuration)
+        self.left_out["training steps"] += len(model.training_info)
+        self.left_out["device configurations"] += len(model.configuration)
         graph.notes = [f"{what}: {n}" for what, n in sorted(self.left_out.items()) if n]
         return graph
 
@@ -211,7 +211,7 @@ class _Reader:
                 return self.graph(graph, place)
 
             attributes[str(proto.name)] = attribute(proto, place, self.member, inner)
-        self.left_out["words beside nodes"] += bool(said.doc_string or said.metadata_props)
+        self.left_out["doc strings of nodes"] += bool(said.doc_string or said.metadata_props)
         self.left_out["devices of nodes"] += bool(said.device_configurations)
         inputs, domain = [str(n) for n in said.input], _domain(said.domain)
         key = (domain, op, str(said.overload))
@@ -231,20 +231,20 @@ def _check_names(graph: Graph, outside: frozenset[str]) -> None:
     known = outside.union(made)
     if len(set(made)) < len(made) or "" in known:
         twice = next((n for n, count in Counter(made).items() if count > 1), "")
-        raise CorruptError(f"the name {twice!r:.80} is made twice" if twice else "a name is empty")
+        raise CorruptError(f"{twice!r:.80} is defined twice" if twice else "a name is empty")
     for node in graph.nodes:
         for name in node.inputs:
             if name and name not in known:
-                raise CorruptError(f"{node.op_type} reads {name!r:.80}, which nothing makes")
+                raise CorruptError(f"{node.op_type} reads {name!r:.80}, which is undefined")
         values: Iterable[object] = node.attributes.values()
         for value in values:
             if isinstance(value, Reference):
-                raise CorruptError(f"{node.op_type} has a function's attribute, and is in none")
+                raise CorruptError(f"{node.op_type} has a function's attribute outside a function")
             if isinstance(value, Graph):
                 _check_names(value, known)
     for name in graph.outputs:
         if name not in known:
-            raise CorruptError(f"the graph yields {name!r:.80}, which nothing makes")
+            raise CorruptError(f"the graph output {name!r:.80} is undefined")
 
 
 def _shaping(proto: Message) -> set[str]:

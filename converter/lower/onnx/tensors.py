@@ -19,14 +19,14 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.onnx import tensors
 
-SMALL = 1 << 10  # bytes
+SMALL = 1 << 10  # bytes of a tensor that may stay in the graph as a constant
 # Ops whose output shapes depend on the values of floating-point inputs.
 SHAPED_BY_NUMBERS = frozenset(("Range", "Resize", "Upsample"))
 Initializer = Weight | Folded | np.ndarray
 
 
 class Tensors:
-    """Finds tensors of a file among those of the bundle that was read from it."""
+    """Maps tensors of a file to the weights of the bundle that was read from it."""
 
     def __init__(self, weights: Mapping[str, Tensor], member: Opener, limits: Limits) -> None:
         self.weights = weights
@@ -62,7 +62,7 @@ class Tensors:
         if name is not None:
             return Weight(name)
         if found.dtype.bits < 8:
-            raise UnsupportedError(f"a tensor of {found.dtype} that is no weight", where=origin)
+            raise UnsupportedError(f"a tensor of {found.dtype} that is not a weight", where=origin)
         if found.nbytes <= SMALL:
             return found.numpy()
         return Folded(found.dtype.name, found.shape, found.numpy)
@@ -87,7 +87,7 @@ class Tensors:
         values = tensors.from_proto(proto.values, origin, self.member)
         indices = tensors.from_proto(proto.indices, origin, self.member)
         if isinstance(values, Strings) or isinstance(indices, Strings) or values.dtype.bits < 8:
-            raise UnsupportedError("a sparse tensor of texts or packed elements", where=origin)
+            raise UnsupportedError("a sparse tensor of strings or packed elements", where=origin)
         nbytes = DTYPES[values.dtype.name].nbytes(int(np.prod(sizes, dtype=object)))
         most = self.limits.max_inflated_bytes
         if nbytes > most:
@@ -99,7 +99,7 @@ class Tensors:
             try:
                 flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
                 if (flat < 0).any():
-                    raise ValueError("one below zero")  # noqa: TRY301 - as the others
+                    raise ValueError("a negative index")  # noqa: TRY301 - as the others
                 dense.reshape(-1)[flat] = values.numpy()
             except (ValueError, IndexError, TypeError) as e:
                 raise CorruptError(f"a sparse tensor's indices: {e}", where=origin) from e

@@ -328,7 +328,7 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
 
 
 def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Value:
-    """Return the first elements along an axis."""
+    """Return the first `number` elements along an axis."""
     start, where = op.constant([0], "int64"), op.constant([axis], "int64")
     end = op.unsqueeze(number, [0])
     return op.emit("Slice", x, start, end, where, dtype=x.dtype, shape=shape)

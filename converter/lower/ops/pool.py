@@ -142,5 +142,5 @@ def _pads(
 ) -> tuple[list[int], list[int]]:
     pads = same_padding(spatial, sizes, steps, [1] * len(sizes))
     if pads is None:
-        raise Unsupported("steps larger than windows, and padding same, of an unknown size")
+        raise Unsupported("strides larger than windows with padding same, for an unknown size")
     return pads

@@ -61,7 +61,7 @@ ERFCC = (
     0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
     0.37409196, 1.00002368, -1.26551223,
 )
-STEP, TERMS = 0.5, 13  # of Chiarella and Reichel's sum, whose error is exp(-(pi / STEP) ** 2)
+STEP, TERMS = 0.5, 13  # of the sum by Chiarella and Reichel; its error is exp(-(pi / STEP) ** 2)
 NEAR = 0.5  # up to here, 1 - erf(x) is exact enough
 ZERO = 30.0  # above, erfc(x) is zero in every dtype
 # fmt: on
@@ -186,7 +186,7 @@ TAIL = (
 
 
 def _erfinv_of_single(op: Builder, x: Value) -> Value:
-    """Spec: https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf."""
+    """Inverse of erf; spec: https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf."""
     w = op.unary("Neg", log1p(op, op.unary("Neg", op.mul(x, x))))
     middle = polynomial(op, op.sub(w, 2.5), CENTRE)
     root = op.unary("Sqrt", op.elementwise("Max", w, op.constant(0.0, x.dtype)))

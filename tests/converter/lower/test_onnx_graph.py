@@ -137,7 +137,7 @@ def test_text(tmp_path):
 
 def test_notes(tmp_path):
     graph = lower(converter.read(saved(tmp_path, MODELS["words_and_devices"]())))
-    assert graph.notes == ["annotations of quantisation: 1", "words beside nodes: 1"]
+    assert graph.notes == ["annotations of quantisation: 1", "doc strings of nodes: 1"]
     graph = lower(converter.read(saved(tmp_path, MODELS["default_value"]())))
     assert graph.notes == ["inputs with a default value, which is a constant now: 1"]
 
@@ -251,10 +251,10 @@ def _deep(model):
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (_twice, CorruptError, "'a' is made twice"),
-        (_dangling, CorruptError, "Relu reads 'nobody', which nothing makes"),
+        (_twice, CorruptError, "'a' is defined twice"),
+        (_dangling, CorruptError, "Relu reads 'nobody', which is undefined"),
         (_no_version, CorruptError, "operators of domain 'com.acme', and no version of it"),
-        (_untyped, UnsupportedError, "'y' is an input or output of no type"),
+        (_untyped, UnsupportedError, "'y' is an input or output without a type"),
         (_reference, CorruptError, "BatchNormalization has a function's attribute"),
         (_silent, UnsupportedError, "the graph has no outputs"),
         (_deep, CorruptError, "a value of 104 axes"),

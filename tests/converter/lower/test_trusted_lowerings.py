@@ -180,7 +180,7 @@ def body(*lines):
                 "op.graph.nodes[-1].inputs = [y.name]",
                 "return y",
             ),
-            "that nothing made",
+            "which is undefined",
         ),
         (
             body(
@@ -188,7 +188,7 @@ def body(*lines):
                 "op.graph.nodes[-1].inputs = ['elsewhere']",
                 "return y",
             ),
-            "that nothing made",
+            "which is undefined",
         ),
         (
             body("op.unary('Relu', x)", "return op.weight('weight/nobody')"),
