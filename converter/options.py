@@ -4,6 +4,7 @@ All checks here run before the source is opened; checks that depend on the sourc
 is read.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,7 @@ from pathlib import Path
 from converter.byte_sizes import parse_size
 from converter.child.trust import Trusted
 from converter.opsets import OPSETS
-from formats.core.bundle import JSON, TensorSpec
+from formats.core.bundle import JSON, FixedInput, TensorSpec
 from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
@@ -149,17 +150,27 @@ class Options:
         return bool(self.arch or self.inputs or self.exporter != "auto" or self.signatures)
 
 
+FIXED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 AXIS = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
-    """Parse inputs of the form ``NAME:DTYPE:SIZE,SIZE,…``; a size that is a name is dynamic.
+    """Parse inputs of the form ``NAME:DTYPE:SIZE,SIZE,…`` or ``NAME=VALUE``.
+
+    A size that is a name is dynamic. A value fixes an argument that is no tensor: a number, true,
+    false, none, or a string in double quotes.
 
     Raises:
         UsageError: One is malformed, or a name occurs twice.
     """
     found: dict[str, TensorSpec] = {}
     for text in given:
+        if fixed := FIXED.match(text):
+            spec = _parse_fixed(text, *fixed.groups())
+            if spec.name in found:
+                raise UsageError(text, expected="each name once")
+            found[spec.name] = spec
+            continue
         name, dtype, sizes = [*text.rsplit(":", 2), "", ""][:3]
         expected = "NAME:DTYPE:SIZE,SIZE,…, as in image:float32:batch,3,224,224"
         shape: list[int | str] = []
@@ -173,6 +184,23 @@ def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
             raise UsageError(f"{text}: dtype {dtype!r:.40}", expected=expected)
         found[name] = TensorSpec(name, dtype, tuple(shape))
     return tuple(found.values())
+
+
+def _parse_fixed(text: str, name: str, value: str) -> FixedInput:
+    """Parse an argument of a fixed value, as JSON or in Python's spelling."""
+    words = {"True": True, "False": False, "None": None, "none": None}
+    try:
+        parsed = words[value] if value in words else json.loads(value)
+    except ValueError:
+        parsed = ()
+    if not isinstance(parsed, bool | int | float | str | None):
+        raise UsageError(
+            text,
+            expected='NAME=VALUE with a number, true, false, none or a string, as in mode="fast"',
+            hint=f"Quote a string for the shell, too: '{name}=\"{value:.40}\"'",
+        )
+    dtype = {bool: "bool", int: "int64", float: "float64"}.get(type(parsed), "")
+    return FixedInput(name, dtype, (), parsed)
 
 
 def check_choice(name: str, value: str, known: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from converter.lower.graph import Attribute, Graph, Shape
 from converter.lower.onnx.lowering import lower
 from converter.options import Arch
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle, TensorSpec
+from formats.core.bundle import Bundle, FixedInput, TensorSpec
 from formats.errors import (
     DependencyError,
     InternalError,
@@ -98,6 +98,11 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
         raise UsageError(
             "an exported program records its inputs", where=source.name, hint="Leave inputs= away"
         )
+    if any(isinstance(spec, FixedInput) for spec in request.inputs):
+        raise UnsupportedError(
+            "fixed arguments with torch's exporters", where=source.name,
+            hint="They are fixed by convert itself (exporter=native), in TorchScript programs",
+        )  # fmt: skip
     records = form == "exported_program"
     known = [] if request.inputs or records else examples.find_examples(source)
     specs = request.inputs or [e.spec for e in known] or ([] if records else request.hinted)

@@ -23,7 +23,13 @@ from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
-from converter.verification.sources.torch import Torch, list_named_devices, run_torch, topology_kind
+from converter.verification.sources.torch import (
+    Torch,
+    fixed_arguments,
+    list_named_devices,
+    run_torch,
+    topology_kind,
+)
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
@@ -54,7 +60,9 @@ def verify_program(
         return GraphReport("not run", "several programs in one archive are not run yet")
     if obstacle := find_obstacle(bundle, options, needs_onnx=False):
         return obstacle
-    specs = options.inputs or _recorded_inputs(source, bundle, options)
+    fixed = fixed_arguments(options.inputs)
+    specs = tuple(spec for spec in options.inputs if spec.name not in fixed)
+    specs = specs or _recorded_inputs(source, bundle, options)
     unknown = [s.name for s in specs if s.shape is None or s.dtype not in DTYPES]
     if not specs or unknown:
         return GraphReport(
@@ -64,7 +72,7 @@ def verify_program(
         )
     device = parse_torch_device(options.device)
     precision = coarsest_dtype({t.dtype.name for t in bundle.weights.values()})
-    graph = lower_quietly(bundle, inputs=specs)
+    graph = lower_quietly(bundle, inputs=options.inputs or specs)
     hints = {} if graph is None else graph_hints.find_hints(graph)  # torch decides what it accepts
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
     moved = [] if device.kind == "cpu" else ["on the CPU, the output was run moved back there"]
@@ -101,7 +109,10 @@ class _Program:
         """Run it in torch."""
         dtypes = tuple(spec.dtype for spec in self.specs)
         form = topology_kind(self.bundle, None)
-        asked = Torch(self.path, form, dtypes, self.options.trust, devices=self.devices)
+        asked = Torch(
+            self.path, form, dtypes, self.options.trust, devices=self.devices,
+            fixed=fixed_arguments(self.options.inputs),
+        )  # fmt: skip
         return run_torch(asked, prepared, allowance(self.options), layers=layers, on=on)
 
 

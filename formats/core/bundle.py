@@ -25,6 +25,13 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedInput(TensorSpec):
+    """An argument of a program that is a constant of the conversion, and no input of the graph."""
+
+    value: bool | int | float | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """Named inputs and outputs, as the source declares them."""
 

@@ -5,7 +5,7 @@ import pytest
 from converter.cli.parameters import parse_arch
 from converter.options import Arch, Options, parse_inputs
 from converter.write.catalog import check_options
-from formats.core.bundle import TensorSpec
+from formats.core.bundle import FixedInput, TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
 
@@ -14,6 +14,24 @@ def test_inputs_have_axes_of_any_size() -> None:
     assert image == TensorSpec("image", "float32", ("batch", 3, 224, 224))
     assert ids == TensorSpec("ns:ids", "int64", ("batch", "time"))  # names may have colons
     assert parse_inputs(["step:float32:"])[0].shape == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("rate=16000", 16000), ("scale=-1.5e3", -1500.0), ("flag=true", True), ("flag=False", False),
+     ("state=none", None), ('mode="a=b:c"', "a=b:c"), ("rate= 8", 8)],
+)  # fmt: skip
+def test_an_argument_can_be_fixed(text: str, value: object) -> None:
+    (spec,) = parse_inputs([text])
+    assert isinstance(spec, FixedInput)
+    assert (spec.name, spec.shape, spec.value) == (text.partition("=")[0], (), value)
+    assert type(spec.value) is type(value)
+
+
+@pytest.mark.parametrize("text", ["rate=", "rate=abc", "rate=[1]", "rate={}", "mode='a'"])
+def test_what_is_no_value_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected NAME=VALUE with a number"):
+        parse_inputs([text])
 
 
 @pytest.mark.parametrize(
@@ -29,6 +47,8 @@ def test_what_is_no_input_is_refused(text: str) -> None:
 def test_two_inputs_of_one_name_are_refused() -> None:
     with pytest.raises(UsageError, match="expected NAME:DTYPE:SIZE"):
         parse_inputs(["a:float32:1", "a:float32:2"])
+    with pytest.raises(UsageError, match="expected each name once"):
+        parse_inputs(["a:float32:1", "a=2"])
 
 
 def test_a_factory_has_arguments() -> None:

@@ -178,10 +178,18 @@ def _keras(entry, inputs, args, kwargs, weights=None):
 MODULE = b"\x80\x02c__torch__\nM\n)\x81}X\x08\x00\x00\x00training\x89sb."
 
 
-def torch_script(folder, code, inputs):
-    """Return a TorchScript module whose forward returns an expression of x0, x1, …"""
+def torch_script(folder, code, inputs, others=(), given=()):
+    """Return a TorchScript module whose forward returns an expression of x0, x1, …
+
+    Args:
+        folder: Folder of the file.
+        code: The expression, or the lines of forward.
+        inputs: Dtype and shape of each tensor.
+        others: Declarations of further arguments, as ``rate: int``.
+        given: What the user says of them, as ``rate=16000``.
+    """
     path = folder / "script.pt"
-    arguments = ",\n    ".join(f"x{i}: Tensor" for i in range(len(inputs)))
+    arguments = ",\n    ".join([*(f"x{i}: Tensor" for i in range(len(inputs))), *others])
     lines = code if isinstance(code, (list, tuple)) else [f"return {code}"]
     body = "".join(f"    {line}\n" for line in lines)
     source = (
@@ -194,7 +202,7 @@ def torch_script(folder, code, inputs):
         archive.writestr("m/constants.pkl", b"\x80\x02).")
         archive.writestr("m/version", "10")
     specs = tuple(f"x{i}:{dtype}:{_sizes(shape)}" for i, (dtype, shape) in enumerate(inputs))
-    return _lowered(converter.read(path), inputs=specs)
+    return _lowered(converter.read(path), inputs=(*specs, *given))
 
 
 def _sizes(shape):

@@ -35,8 +35,8 @@ from converter.lower.torch.program_values import Number, ProgramValue, Scalar, S
 from converter.lower.torch.table import plain_name
 from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
-from formats.core.bundle import Bundle, TensorSpec
-from formats.errors import CorruptError, UnsupportedError
+from formats.core.bundle import Bundle, FixedInput, TensorSpec
+from formats.errors import CorruptError, UnsupportedError, UsageError
 from formats.torch.export import SCALAR_TYPES, entry_name, input_specs
 
 WEIGHTS = {
@@ -76,6 +76,12 @@ class _Lowering:
         self.signature = require_object(module.get("signature"), "a program without a signature")
         self.module = module
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes
+        for spec in inputs:
+            if isinstance(spec, FixedInput):
+                raise UsageError(
+                    f"inputs={spec.name!r}: an exported program records its constants",
+                    hint="Export the program again with another value",
+                )
         self.wanted = {spec.name: spec for spec in inputs}
         graph_of_program = require_object(module.get("graph"), "a program without a graph")
         self.current = GraphValues(self.op, graph_of_program, self.names)

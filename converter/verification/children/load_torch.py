@@ -20,7 +20,10 @@ RANDOM = re.compile(
 class Modules:
     """A module, or a ScriptModule, that is called with tensors."""
 
-    def __init__(self, torch: Any, loaded: Any, names: list[str], wanted: list[str]) -> None:
+    def __init__(
+        self, torch: Any, loaded: Any, names: list[str], wanted: list[str], fixed: dict[str, Any]
+    ) -> None:
+        self.fixed = fixed
         self.torch, self.module, self.notes = torch, loaded.module, loaded.notes
         schema = getattr(getattr(self.module, "forward", None), "schema", None)
         self.kinds = None
@@ -38,14 +41,18 @@ class Modules:
         """Run it."""
         if self.kinds is None:
             if self.by_name:
-                return self.module(**dict(zip(self.names, tensors, strict=True)))
-            return self.module(*tensors)
+                return self.module(**dict(zip(self.names, tensors, strict=True)), **self.fixed)
+            return self.module(*tensors, **self.fixed)
         if self.by_name:
             named = zip(self.names, tensors, strict=True)
-            return self.module(**{n: fill_argument(self.kinds[n], [t]) for n, t in named})
+            filled = {n: fill_argument(self.kinds[n], [t]) for n, t in named}
+            return self.module(**filled, **self.fixed)
         left = list(tensors)
         given = []
         for name in self.wanted:
+            if name in self.fixed:
+                given.append(self.fixed[name])
+                continue
             if not left:
                 break
             given.append(fill_argument(self.kinds[name], left))

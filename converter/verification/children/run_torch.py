@@ -6,6 +6,7 @@ says what those need to load the source (``form``, ``source``, ``arch``, ``trust
 
     inputs      names of the converted graph's inputs, in order
     dtypes      their dtypes
+    fixed       names and values of other arguments
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
     layers      what is wanted too: paths of submodules, or names of an exported program's nodes
     device      in torch's words; none is the CPU, and nothing is said of placement
@@ -150,7 +151,8 @@ class Runner:
         if loaded.program is not None:
             return sources.Program(self.torch, loaded, self.question["inputs"])
         wanted = loading.parameters(loaded.module)
-        return sources.Modules(self.torch, loaded, self.question["inputs"], wanted)
+        fixed = self.question["fixed"]
+        return sources.Modules(self.torch, loaded, self.question["inputs"], wanted, fixed)
 
     def list_inputs(self) -> list[list[Any]]:
         """Return name, dtype and shape of the inputs: the dtype that was fed, if none is said."""

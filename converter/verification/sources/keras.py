@@ -278,7 +278,8 @@ def _torch(
     form = torch_source.topology_kind(bundle, options.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.list_named_devices(bundle)
-    asked = Torch(path, form, dtypes, options.trust, options.arch, devices)
+    fixed = torch_source.fixed_arguments(options.inputs)
+    asked = Torch(path, form, dtypes, options.trust, options.arch, devices, fixed)
     read = lower_file(file)
     try:
         graph = _lowered(bundle, specs=options.inputs or file.inputs)

@@ -26,7 +26,7 @@ from converter.verification.runners import (
     parse_run,
 )
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle
+from formats.core.bundle import JSON, Bundle, FixedInput, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
 
 RUNNER = CHILDREN / "run_torch.py"
@@ -44,6 +44,7 @@ class Torch:
         trust: Trusted modules with the classes of the source.
         arch: Factory of the module that a state dict belongs to.
         devices: Devices that the code or graph of the program names.
+        fixed: Arguments that are constants of the conversion.
     """
 
     path: Path
@@ -52,6 +53,12 @@ class Torch:
     trust: Sequence[Trusted] = ()
     arch: Arch | None = None
     devices: frozenset[str] = field(default_factory=frozenset)
+    fixed: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def fixed_arguments(inputs: Sequence[TensorSpec]) -> dict[str, JSON]:
+    """Return the arguments among a user's inputs that are fixed, and their values."""
+    return {spec.name: spec.value for spec in inputs if isinstance(spec, FixedInput)}
 
 
 def may_have_torch() -> bool:
@@ -140,6 +147,7 @@ def run_torch(
         "root": str(ROOT),
         "inputs": prepared.names,
         "dtypes": asked.dtypes,
+        "fixed": dict(asked.fixed),
         "cases": prepared.groups,
         "layers": list(layers),
         **on.question(on.device.torch if on.device is not None else ""),

@@ -4,6 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import spellings
 from onnx_run import run
 from repository import FIXTURES
 from torch_scripts import PROGRAMS, check_runs, unpacked
@@ -182,3 +183,53 @@ def _sampled(x, places, axis):
     high = np.minimum(low + 1, x.shape[axis] - 1)
     share = (places - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
     return x.take(low, axis) * (1 - share) + x.take(high, axis) * share
+
+
+RATED = [
+    "y = x0",
+    "if torch.eq(rate, 16000):",
+    "  y = torch.slice(x0, 1, 0, 5)",
+    "elif flag:",
+    "  y = torch.neg(x0)",
+    "else:",
+    "  y = torch.mul(x0, scale)",
+    "return y",
+]
+ARGUMENTS = ["rate: int", "flag: bool=True", "scale: float=2.", "mode: Optional[str]=None"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(["rate=16000"], lambda x: x[:, :5]), (["rate=8000"], lambda x: -x),
+     (["rate=8000", "flag=false"], lambda x: 2 * x),
+     (["rate=0", "flag=false", "scale=3", 'mode="b"'], lambda x: 3 * x)],
+)  # fmt: skip
+def test_fixed_arguments_decide_branches(given, expected, tmp_path):
+    x = np.random.default_rng(0).normal(size=(2, 9)).astype("float32")
+    graph, weights = spellings.torch_script(
+        tmp_path, RATED, [("float32", (None, 9))], ARGUMENTS, given
+    )
+    assert graph.inputs == ["x0"]
+    assert any(note.startswith("argument rate is fixed to ") for note in graph.notes)
+    np.testing.assert_allclose(run(graph, x, weights=weights)[0], expected(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [(["rate=1.5"], "argument is of type int, and not 1.5"),
+     (["rate=true"], "argument is of type int, and not True"),
+     (["rate=1", "mode=3"], "is of type Optional.str., and not 3"),
+     (["x0=3"], "expected each name once"), (["rate=1", "speed=2"], "no such argument")],
+)  # fmt: skip
+def test_fixed_arguments_have_the_declared_types(given, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        spellings.torch_script(tmp_path, RATED, [("float32", (None, 9))], ARGUMENTS, given)
+
+
+def test_only_tensors_are_asked_for(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        spellings.torch_script(
+            tmp_path, "torch.slice(x0, 0, 0, rate)", [], ["x0: Tensor", *ARGUMENTS]
+        )
+    assert "x0:float32" in str(caught.value)
+    assert "rate:" not in str(caught.value)

@@ -571,3 +571,31 @@ def test_where_everything_was(artifacts, tmp_path, name, form):
     assert places.counts["node"]["cpu"] >= 4  # what each operation returned
     assert places.switches == {"tf32": False, "deterministic": True, "cudnn_benchmark": False}
     assert places.problem(0) == ""
+
+
+class Rated(nn.Module):
+    """A program that a sample rate decides about."""
+
+    def forward(self, x: torch.Tensor, rate: int, mode: str = "mean") -> torch.Tensor:
+        y = x[:, :6] if rate == 16000 else x[:, :3]
+        return y.mean(-1) if mode == "mean" else y.sum(-1) * rate
+
+
+@pytest.mark.parametrize("fixed", [("rate=16000",), ("rate=8000", 'mode="sum"')])
+def test_a_program_is_compared_with_its_fixed_arguments(fixed, tmp_path):
+    path, written = tmp_path / "rated.pt", tmp_path / "rated.onnx"
+    torch.jit.script(Rated()).save(path)
+    inputs = [f"--input={text}" for text in ("x:float32:batch,9", *fixed)]
+    arguments = [
+        "convert",
+        str(path),
+        "--to",
+        "onnx",
+        "-o",
+        str(written),
+        "--require",
+        "cpu",
+        *inputs,
+    ]
+    assert run(arguments) == 0
+    assert [i.name for i in onnx.load(written).graph.input] == ["x"]

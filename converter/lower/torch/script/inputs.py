@@ -14,10 +14,13 @@ from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.script.source import Function
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, words
-from formats.core.bundle import TensorSpec
+from formats.core.bundle import FixedInput, TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
 SCALARS = {"int": "int64", "float": "float64", "bool": "bool", "number": "float64"}
+FIXED_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (float,), "bool": (bool,), "str": (str,), "number": (int, float),
+}  # fmt: skip
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 EXAMPLE = "float32:batch,3,224,224"
 
@@ -171,6 +174,7 @@ class Arguments:
     learned: dict[str, Told] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
+    tensors: list[str] = field(default_factory=list)  # those that are tensors
     sizes: set[str] = field(default_factory=set)  # names of sizes of inputs
 
     def made(self, interpreter: Interpreter, function: Function) -> list[ProgramValue]:
@@ -180,7 +184,7 @@ class Arguments:
             UsageError: The user names what is no argument.
             UnsupportedError: An argument is of a kind that a graph cannot be given.
         """
-        self.names = []
+        self.names, self.tensors = [], []
         made = [
             self._made(interpreter, p.name, p.kind, has_default=p.default is not None)
             for p in function.parameters[1:]
@@ -205,6 +209,13 @@ class Arguments:
         self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool = False
     ) -> ProgramValue:
         kind = kind.strip() or "Tensor"
+        fixed = self.wanted.get(name)
+        if isinstance(fixed, FixedInput):
+            self.names.append(name)
+            interpreter.notes.setdefault(
+                f"argument {name} is fixed to {fixed.value!r}; it is no input of the graph"
+            )
+            return _check_fixed(fixed, kind)
         if kind.startswith("Optional["):
             if name in self.wanted or any(n.startswith(f"{name}_") for n in self.wanted):
                 return self._made(interpreter, name, kind[9:-1], has_default=has_default)
@@ -254,6 +265,7 @@ class Arguments:
         return Number(value)
 
     def _tensor(self, interpreter: Interpreter, name: str) -> ProgramValue:
+        self.tensors.append(name)
         spec = self.wanted.get(name, self.wanted.get("") if name == self.names[0] else None)
         if spec is None and name in self.learned:
             spec = self.learned[name].spec
@@ -283,11 +295,34 @@ class Arguments:
 
     def question(self, name: str, op: str) -> UsageError:
         """Return the error that asks for an argument's shape."""
-        asked = [f"{n}:{EXAMPLE}" for n in self.names if n not in self.wanted]
+        asked = [f"{n}:{EXAMPLE}" for n in self.tensors if n not in self.wanted]
         return UsageError(
             f"the program does not say what shape {name} has ({op} reads it, and takes several)",
             hint=f"Say it, with words for sizes that vary: inputs={asked or [f'{name}:{EXAMPLE}']}",
         )
+
+
+def _check_fixed(fixed: FixedInput, kind: str) -> ProgramValue:
+    """Return the value of a fixed argument.
+
+    Raises:
+        UsageError: It is not of the type that the program declares.
+    """
+    value = fixed.value
+    inner = kind[9:-1] if kind.startswith("Optional[") else kind
+    if value is None and inner != kind:
+        return None
+    if inner == "float" and type(value) is int:
+        return float(value)
+    if type(value) not in FIXED_TYPES.get(inner, ()):
+        said = (
+            "is a tensor: give its dtype and shape" if inner == "Tensor" else f"is of type {kind}"
+        )
+        raise UsageError(
+            f"inputs={fixed.name!r}: the argument {said}, and not {value!r}",
+            hint=f"As in inputs=['{fixed.name}:{EXAMPLE}']" if inner == "Tensor" else None,
+        )
+    return value
 
 
 def _split(text: str) -> list[str]:
