@@ -73,7 +73,7 @@ def _lstm(after: Sequence[Symbol], number: int) -> Cell | None:
 
 
 def _peepholes(gates: Sequence[Linear], seen: Sequence[Symbol]) -> list[str] | None:
-    """Return the peephole vectors of i, o and f, [] if there are none, None if they differ."""
+    """Return the peepholes of i, o and f, [] if there are none, None if they do not match."""
     found = [g.peepholes for g in gates]
     if not any(found):
         return []
