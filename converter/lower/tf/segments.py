@@ -84,7 +84,7 @@ def counts(op: Context, ids: Value, count: Extent, dtype: str) -> Value:
 
 
 def _as_wide(op: Context, vector: Value, like: Value) -> Value:
-    """Return one number for each segment, with the axes of what they belong to."""
+    """Return a vector of one value per segment, unsqueezed to broadcast with `like`."""
     return op.unsqueeze(vector, list(range(1, like.rank))) if like.rank > 1 else vector
 
 
