@@ -1,6 +1,6 @@
-"""Normalisation by statistics learned or taken from the input, and by neighbours; softmax.
+"""Batch normalization, local response normalization, softmax and cross entropy.
 
-What TensorFlow's kernels compute in float32 of narrower numbers is computed so here too.
+As in TensorFlow's kernels, statistics of narrower float types are computed in float32.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
@@ -21,7 +21,7 @@ def by_statistics(
     op: Context, x: Value, scale: Value, offset: Value, mean: Value, variance: Value,
     epsilon: float, data_format: str,
 ) -> Value:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset, channel by channel."""
+    """Return `(x - mean) / sqrt(variance + epsilon) * scale + offset`, per channel."""
     axis = 1 if is_first(data_format) else x.rank - 1
     single = wide(op, x)
     parameters = [op.cast(v, single.dtype) for v in (scale, offset, mean, variance)]
@@ -37,7 +37,7 @@ def by_statistics(
 def _of_batch(
     op: Context, x: Value, scale: Value, offset: Value, epsilon: float, data_format: str
 ) -> tuple[Value, Value, Value, Value]:
-    """Return x normalised by its own statistics, its means, variances, and unbiased variances."""
+    """Return normalized `x`, and its means, variances and unbiased variances per channel."""
     axis = 1 if is_first(data_format) else x.rank - 1
     axes = [i for i in range(x.rank) if i != axis]
     single = wide(op, x)
@@ -81,7 +81,7 @@ def fused_batch_norm(
     epsilon: float = 1e-4, exponential_avg_factor: float = 1.0, data_format: str = "NHWC",
     is_training: bool = True,
 ) -> list[Value]:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset, and the statistics."""
+    """`(x - mean) / sqrt(variance + epsilon) * scale + offset`, and the statistics."""
     return _normalize(
         op, x, scale, offset, mean, variance, epsilon, exponential_avg_factor, data_format,
         is_training=is_training,
@@ -94,7 +94,7 @@ def fused_batch_norm_v3(
     epsilon: float = 1e-4, exponential_avg_factor: float = 1.0, data_format: str = "NHWC",
     is_training: bool = True,
 ) -> list[Value]:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset, the statistics, and nothing."""
+    """`(x - mean) / sqrt(variance + epsilon) * scale + offset`, the statistics, an empty tensor."""
     found = _normalize(
         op, x, scale, offset, mean, variance, epsilon, exponential_avg_factor, data_format,
         is_training=is_training,
@@ -107,7 +107,7 @@ def batch_norm_with_global_normalization(
     op: Context, t: Value, m: Value, v: Value, beta: Value, gamma: Value, /, *,
     variance_epsilon: float, scale_after_normalization: bool,
 ) -> Value:  # fmt: skip
-    """(t - m) / sqrt(v + variance_epsilon) * gamma + beta, the factor only if it is asked for."""
+    """`(t - m) / sqrt(v + variance_epsilon) * gamma + beta`; `gamma` is optional."""
     if not scale_after_normalization:
         count = next((n for n in (m.shape[0], t.shape[-1]) if isinstance(n, int)), None)
         if count is None:
@@ -121,7 +121,7 @@ def lrn(
     op: Context, input: Value, /, *,
     depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5,
 ) -> Value:  # fmt: skip
-    """X / (bias + alpha * the sum of squares of channels around) ** beta."""
+    """`x / (bias + alpha * sum(x ** 2)) ** beta`, summed over the neighboring channels."""
     image = channels_first(op, input, None)
     size = 2 * depth_radius + 1
     made = op.emit(
@@ -136,19 +136,19 @@ def lrn(
 
 @tf_op("Softmax")
 def softmax(op: Context, logits: Value, /) -> Value:
-    """exp(x) / sum(exp(x)), along the last axis."""
+    """`exp(x) / sum(exp(x))` along the last axis."""
     return op.softmax(logits, -1)
 
 
 @tf_op("LogSoftmax")
 def log_softmax(op: Context, logits: Value, /) -> Value:
-    """X - log(sum(exp(x))), along the last axis."""
+    """`x - log(sum(exp(x)))` along the last axis."""
     return op.softmax(logits, -1, "LogSoftmax")
 
 
 @tf_op("SoftmaxCrossEntropyWithLogits", outputs=("loss", "backprop"))
 def softmax_cross_entropy(op: Context, features: Value, labels: Value, /) -> list[Value]:
-    """-sum(labels * log(softmax(features))), row by row, and its gradient."""
+    """`-sum(labels * log(softmax(features)))` of each row, and its gradient."""
     shape = broadcast(features.shape, labels.shape)
     if features.shape != shape:
         features = op.add(features, op.mul(labels, 0.0))
@@ -159,7 +159,7 @@ def softmax_cross_entropy(op: Context, features: Value, labels: Value, /) -> lis
 
 @tf_op("SparseSoftmaxCrossEntropyWithLogits", outputs=("loss", "backprop"))
 def sparse_softmax_cross_entropy(op: Context, features: Value, labels: Value, /) -> list[Value]:
-    """-log(softmax(features)) at each row's label, and its gradient."""
+    """`-log(softmax(features))` at each row's label, and its gradient."""
     logs = op.softmax(features, -1, "LogSoftmax")
     column = op.unsqueeze(op.cast(labels, "int64"), [1])
     found = op.emit(

@@ -1,4 +1,4 @@
-"""Tensors with more around them; how much may be computed."""
+"""Constant and mirror padding, by static or computed amounts."""
 
 from dataclasses import replace
 
@@ -14,18 +14,18 @@ from converter.lower.values import Value
 
 @tf_op("Pad")
 def pad(op: Context, input: Value, paddings: Value, /) -> Value:
-    """A tensor with zeros around it."""
+    """A tensor padded with zeros."""
     return pad_constant(op, input, paddings, None)
 
 
 @tf_op("PadV2")
 def pad_v2(op: Context, input: Value, paddings: Value, constant_values: Value, /) -> Value:
-    """A tensor with a number around it."""
+    """A tensor padded with a constant."""
     return pad_constant(op, input, paddings, constant_values)
 
 
 def pad_constant(op: Context, x: Value, paddings: Value, number: Value | None) -> Value:
-    """Return a tensor with a number around it, zero by default; [[before, after], ...]."""
+    """Return a tensor padded with a constant, zero by default; paddings: [[before, after], ...]."""
     known = op.static(paddings)
     if known is not None and not known.any():
         return x
@@ -45,7 +45,7 @@ def pad_constant(op: Context, x: Value, paddings: Value, number: Value | None) -
 
 
 def _vector(op: Context, paddings: Value) -> Value:
-    """Return [[before, after], ...] as ONNX takes them: all before, then all after."""
+    """Return paddings [[before, after], ...] in ONNX's order: all before, then all after."""
     turned = op.transpose(op.cast(paddings, "int64"), [1, 0])
     return op.emit("Reshape", turned, op.constant([-1], "int64"), dtype="int64", shape=(None,))
 
@@ -73,7 +73,7 @@ def _of_texts(op: Context, x: Value, paddings: Value, text: Value) -> Value:
 
 @tf_op("MirrorPad")
 def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> Value:
-    """A tensor with itself mirrored around it, without its first element or with it."""
+    """A tensor padded by reflection, without (REFLECT) or with (SYMMETRIC) its edge elements."""
     known = op.static(paddings)
     if known is not None and not known.any():
         return input
@@ -91,7 +91,7 @@ def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> V
 
 
 def _mirror(op: Context, x: Value, axis: int, low: int, high: int, skipped: int) -> Value:
-    """Return a value mirrored at both ends of an axis; slices, which any dtype can be."""
+    """Return a value mirrored at both ends of an axis, by slices, which support any dtype."""
     parts = [x]
     if low:
         stop = 0 if skipped else -END
@@ -104,7 +104,7 @@ def _mirror(op: Context, x: Value, axis: int, low: int, high: int, skipped: int)
 def _mirror_computed(
     op: Context, x: Value, paddings: Value, axis: int, *, symmetric: bool
 ) -> Value:
-    """Return a value mirrored so far as is computed: gathered by indices that turn at the ends."""
+    """Return a value mirrored by computed amounts: a Gather of indices reflected at the ends."""
     row = op.slice(paddings, [0], [axis], [axis + 1])
     low, high = extents.elements(op, row)
     if low.dim == 0 and high.dim == 0:
@@ -113,7 +113,7 @@ def _mirror_computed(
     count = extents.add(op, extents.add(op, low, size), high)
     places = op.sub(extents.count_to(op, count), low.vector)
     if symmetric:
-        # Before the start -1 is 0, -2 is 1.
+        # Index -1 is reflected to 0, and -2 to 1.
         before = op.sub(op.unary("Neg", places), op.constant(1, "int64"))
         places = op.elementwise("Max", places, before)
     else:

@@ -1,8 +1,8 @@
-"""Serialized examples: their features are inputs of the graph in place of them.
+"""Parsing of serialized examples: the parsed features become the inputs of the graph.
 
-A feature of a fixed shape is a tensor, as it is parsed. One of any length is two: the values of all
-examples in a row, and how many of them each example has; of a single example its values alone. So
-nothing can be given that no examples hold, and sparse and ragged tensors are made of both.
+A feature of fixed shape is one input tensor. A feature of variable length is two: the concatenated
+values of all examples, and the number of values of each; for a single example, the values alone.
+So every input corresponds to valid examples. Sparse and ragged tensors are computed from both.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/ops/parsing_ops.cc
 """
 
@@ -31,14 +31,14 @@ from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-KINDS = ("float32", "int64", "string")  # that a feature may have
+KINDS = ("float32", "int64", "string")  # dtypes of features
 
 
 def _keys(op: Context, value: Value) -> list[str]:
-    """Return the keys that a tensor holds.
+    """Return the feature keys in a tensor.
 
     Raises:
-        Unsupported: They are computed.
+        Unsupported: The keys are computed.
     """
     found = op.static(value)
     if found is None:
@@ -52,17 +52,17 @@ def _check(key: str, dtype: str) -> None:
 
 
 def _said(op: Context, default: Value) -> "Default | None":
-    """Return what stands for a missing value; None where there must be one."""
+    """Return the default of a missing value; None if the feature is required."""
     known = op.static(default)
     if known is not None:
         return default_of(known) if known.size else None
-    return None if 0 in default.shape else []  # it is computed
+    return None if 0 in default.shape else []  # the default is computed
 
 
 def _dense(
     op: Session, origin: Origin, key: str, dtype: str, shape: Shape | None, default: Value
 ) -> Value:
-    """Return a feature of a fixed shape, or of steps of one that are filled up."""
+    """Return a feature of fixed shape, or one whose first axis is padded to the longest."""
     _check(key, dtype)
     if shape is None or None in shape[1:]:
         raise Unsupported(f"feature {key!r} of unknown shape")
@@ -70,7 +70,7 @@ def _dense(
     if not shape or shape[0] is not None:
         part = Part(DENSE, key, dtype, (*origin.shape, *shape), default=said)
     else:
-        if said is None:  # as TensorFlow fills up where nothing is said
+        if said is None:  # TensorFlow's default padding
             said = [""] if dtype == "string" else [0]
         steps = (*origin.shape, op.decoded.axis(origin, key, "steps"), *shape[1:])
         part = Part(PADDED, key, dtype, steps, default=said)
@@ -78,7 +78,7 @@ def _dense(
 
 
 def _parse_list(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
-    """Return the values of a feature of any length, and the lengths; None for one example."""
+    """Return the values of a feature of variable length, and its lengths (None for one example)."""
     _check(key, dtype)
     if origin.index is not None:
         raise Unsupported(f"feature {key!r} of any length, of examples that are parsed one by one")
@@ -92,7 +92,7 @@ def _parse_list(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Valu
 
 
 def _sparse(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value, Value]:
-    """Return places, values and shape of a feature of any length."""
+    """Return indices, values and dense shape of a feature of variable length."""
     values, lengths = _parse_list(op, origin, key, dtype)
     count = extents.of(op, values, 0)
     if lengths is None:
@@ -105,7 +105,7 @@ def _sparse(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, V
 
 
 def _ragged(op: Session, origin: Origin, key: str, dtype: str, splits: str) -> tuple[Value, Value]:
-    """Return the values of a feature of any length, and where each example's begin."""
+    """Return the values of a feature of variable length, and its row splits."""
     values, lengths = _parse_list(op, origin, key, dtype)
     if lengths is None:
         return values, op.constant(np.zeros(0, splits))
@@ -117,7 +117,7 @@ def _parse_examples(
     defaults: Sequence[Value], shapes: Sequence[Shape | None], kinds: Sequence[str],
     types: Sequence[str],
 ) -> list[Value]:  # fmt: skip
-    """Return sparse tensors by their parts, and then dense ones."""
+    """Return indices, values and shapes of all sparse features, then the dense features."""
     if serialized.rank > 1:
         raise Unsupported(f"examples in {serialized.rank} axes")
     origin = op.decoded.origin(serialized, "parsing")
@@ -141,8 +141,8 @@ def parse_example(
     Nsparse: int, Ndense: int, sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
     dense_shapes: Sequence[Shape | None],
 ) -> list[Value]:  # fmt: skip
-    """Serialized tf.Examples that are an input of the graph: their features are, instead."""
-    del names  # of the examples, for messages
+    """ParseExample of a graph input: its parsed features become the inputs."""
+    del names  # used in TensorFlow's error messages only
     keys = [key for value in rest[: Nsparse + Ndense] for key in _keys(op, value)]
     defaults = rest[Nsparse + Ndense :]
     sparse, dense = keys[:Nsparse], keys[Nsparse:]
@@ -166,7 +166,7 @@ def parse_example_v2(
     dense_shapes: Sequence[Shape | None], ragged_value_types: Sequence[str] = (),
     ragged_split_types: Sequence[str] = (),
 ) -> list[Value]:  # fmt: skip
-    """Serialized tf.Examples that are an input of the graph: their features are, instead."""
+    """ParseExample of a graph input: its parsed features become the inputs."""
     del names, num_sparse
     found = _parse_examples(
         op, serialized, _keys(op, sparse_keys), _keys(op, dense_keys), dense_defaults,
@@ -191,14 +191,14 @@ def parse_single_example(
     sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
     dense_shapes: Sequence[Shape | None],
 ) -> list[Value]:  # fmt: skip
-    """One serialized tf.Example that is an input of the graph: its features are, instead."""
+    """ParseSingleExample of a graph input: its parsed features become the inputs."""
     del num_sparse
     return _parse_examples(
         op, serialized, sparse_keys, dense_keys, dense_defaults, dense_shapes, sparse_types, Tdense
     )
 
 
-# -- lines of text ---------------------------------------------------------------------------------
+# -- CSV -------------------------------------------------------------------------------------------
 
 
 @tf_op("DecodeCSV", outputs=("output*OUT_TYPE",))
@@ -207,7 +207,7 @@ def decode_csv(
     field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
     select_cols: Sequence[int] = (),
 ) -> list[Value]:  # fmt: skip
-    """Lines of CSV that are an input of the graph: their fields are, instead."""
+    """DecodeCSV of a graph input: its parsed fields become the inputs."""
     origin = op.decoded.origin(records, "parsing")
     if origin.index is not None or len(origin.shape) > 2:
         raise Unsupported("lines of CSV in a loop, or in many axes")

@@ -1,7 +1,7 @@
-"""Philox 4x32-10: the numbers that TensorFlow's stateless random ops draw from a seed.
+"""Philox 4x32-10, the random number generator of TensorFlow's stateless ops.
 
 Source: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/lib/random/philox_random.h
-and random_distributions.h beside it; "Parallel random numbers: as easy as 1, 2, 3", Salmon et al.
+and random_distributions.h; "Parallel random numbers: as easy as 1, 2, 3", Salmon et al.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from converter.lower.unsupported import Unsupported
 
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
-SCRAMBLING = (0x3EC8F720, 0x02461E29)  # key of the Philox that turns seeds into keys
+SCRAMBLING = (0x3EC8F720, 0x02461E29)  # key of the Philox that scrambles seeds
 LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
-RESERVED = 256  # counters reserved for four numbers that are drawn by rejection
+RESERVED = 256  # counters reserved for four numbers drawn by rejection sampling
 F = np.float32
-LEAST = F(1e-7)  # least argument of the logarithm
+LEAST = F(1e-7)  # lower bound of the logarithm's argument
 
 
 def key_and_counter(seed: np.ndarray) -> tuple[int, tuple[int, int]]:
-    """Return the key and the counter, in halves, of a seed of two numbers."""
+    """Return the key, and the counter in two 64-bit halves, of a seed of two integers."""
     mixed = blocks(
         SCRAMBLING[0] | SCRAMBLING[1] << 32, tuple(int(n) & 0xFFFFFFFFFFFFFFFF for n in seed), 1
     )
@@ -30,13 +30,13 @@ def key_and_counter(seed: np.ndarray) -> tuple[int, tuple[int, int]]:
 
 
 def blocks(key: int, counter: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
-    """Return blocks of four 32-bit numbers: [count, 4] of uint32.
+    """Return random blocks of four uint32: [count, 4].
 
     Args:
         key: 64 bits.
         counter: 128 bits, the lower half first.
         count: Number of blocks.
-        first: Number of blocks that are skipped.
+        first: Number of blocks to skip.
     """
     whole = counter[0] | counter[1] << 64
     starts = [(whole + first + i) & ((1 << 128) - 1) for i in (0,)]
@@ -61,21 +61,21 @@ def _words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
 
 
 def _long_words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
-    """Return uint64 numbers, two of a block."""
+    """Return random uint64 integers, two per block."""
     pairs = blocks(key, counter, -(-count // 2)).reshape(-1, 2).astype(np.uint64)
     return np.asarray(pairs[:, 0] | pairs[:, 1] << HALF)
 
 
 def _fractions(words: np.ndarray) -> np.ndarray:
-    """Return uint32 numbers as float32 from 0 to below 1."""
+    """Map uint32 integers to float32 in [0, 1)."""
     return ((words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)).view(F) - F(1)
 
 
 def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return uniform numbers from 0 to below 1.
+    """Return uniform random values in [0, 1).
 
     Raises:
-        Unsupported: TensorFlow draws none of that dtype.
+        Unsupported: TensorFlow has no such op of that dtype.
     """
     if dtype == "float32":
         return _fractions(_words(key, counter, count))[:count]
@@ -93,7 +93,7 @@ def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.nd
 def integers(
     key: int, counter: tuple[int, int], count: int, dtype: str, *, low: int, high: int
 ) -> np.ndarray:
-    """Return integers from low to below high."""
+    """Return random integers in [low, high)."""
     if dtype in ("int32", "uint32"):
         words = _words(key, counter, count).astype(np.uint64)
     else:
@@ -103,13 +103,13 @@ def integers(
 
 
 def full_integers(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return integers over the whole range of a dtype."""
+    """Return random integers over the whole range of a dtype."""
     make = _words if dtype in ("int32", "uint32") else _long_words
     return make(key, counter, count)[:count].astype(dtype)
 
 
 def _by_circle(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two normal numbers for each two of uint32, by the Box-Muller transform."""
+    """Return two normal values for each pair of uint32, by the Box-Muller transform."""
     length = np.sqrt(F(-2) * np.log(np.maximum(_fractions(a), LEAST)))
     angle = F(2 * np.pi) * _fractions(b)
     return np.sin(angle) * length, np.cos(angle) * length
@@ -121,7 +121,7 @@ def _check_normal(dtype: str) -> None:
 
 
 def normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return standard normal numbers in float32, for float32 or float16."""
+    """Return standard normal values, computed in float32 for float32 and float16."""
     _check_normal(dtype)
     words = blocks(key, counter, -(-count // 4))
     first, second = _by_circle(words[:, 0], words[:, 1]), _by_circle(words[:, 2], words[:, 3])
@@ -129,7 +129,7 @@ def normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.nda
 
 
 def truncated_normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
-    """Return standard normal numbers within 2 of zero in float32, for float32 or float16."""
+    """Return standard normal values in (-2, 2), computed in float32 for float32 and float16."""
     _check_normal(dtype)
     groups = -(-count // 4)
     found = np.empty((groups, 4), F)

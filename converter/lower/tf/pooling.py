@@ -1,4 +1,4 @@
-"""Pooling of windows; images stay channels-first inside.
+"""Max and average pooling, computed channels-first.
 
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
@@ -26,7 +26,7 @@ from converter.lower.tf.windows import (
 )
 from converter.lower.values import Value
 
-# What onnxruntime's MaxPool takes; other integers of 32 bits are numbers of float64 as well.
+# Dtypes of onnxruntime's MaxPool. Other integers of up to 32 bits are cast to float64, exactly.
 POOLED = ("float16", "bfloat16", "float32", "float64", "int8", "uint8")
 
 
@@ -34,7 +34,7 @@ def windows_of(
     ksize: Sequence[int], strides: Sequence[int], padding: str, explicit: Sequence[int],
     data_format: str,
 ) -> Windows:  # fmt: skip
-    """Return windows that attributes describe."""
+    """Return the pooling windows of an op's attributes."""
     lengths = spatial_of(ksize, data_format, "windows")
     before, after = explicit_of(explicit, padding, data_format)
     return Windows(
@@ -44,11 +44,11 @@ def windows_of(
 
 
 def largest(op: Context, x: Value, windows: Windows, data_format: str) -> Value:
-    """Return the largest of each window."""
+    """Return the maximum of each window."""
     kind = x.dtype
     image = as_first(op, x, data_format)
     shape = (*image.shape[:2], *windows.counts(image.shape[2:]))
-    if kind in ("int64", "uint64"):  # beyond what float64 tells apart
+    if kind in ("int64", "uint64"):  # not exact in float64
         padded, bare = pad_windows(op, image, windows, lowest(kind))
         cuts = [cut for _, cut in taps(op, padded, bare)]
         return as_was(op, op.elementwise("Max", *cuts) if cuts[1:] else cuts[0], data_format)
@@ -66,7 +66,7 @@ def largest(op: Context, x: Value, windows: Windows, data_format: str) -> Value:
 
 
 def _is_gap_of_pool(image: Value, windows: Windows) -> bool:
-    """Return whether windows are farther apart than large, and how many takes a run."""
+    """Return whether strides exceed the window while the padding is only known at run time."""
     return windows.pads(image.shape[2:]) is None and not windows.are_named
 
 
@@ -76,7 +76,7 @@ def max_pool(
     ksize: Sequence[int], strides: Sequence[int], padding: str,
     explicit_paddings: Sequence[int] = (), data_format: str = "NHWC",
 ) -> Value:  # fmt: skip
-    """The largest of each window, of space or of channels."""
+    """The maximum of each window, spatial or along the channels."""
     channel = 1 if is_first(data_format) else len(ksize) - 1
     if ksize[channel] != 1:
         return _largest_of_channels(op, input, channel, ksize, strides)
@@ -101,7 +101,7 @@ def max_pool_v2(
     op: Context, input: Value, ksize: Value, strides: Value, /, *,
     padding: str, data_format: str = "NHWC",
 ) -> Value:  # fmt: skip
-    """The largest of each window."""
+    """The maximum of each window."""
     return max_pool(
         op, input, ksize=op.ints(ksize, "sizes of windows"),
         strides=op.ints(strides, "steps of windows"), padding=padding, data_format=data_format,
@@ -113,7 +113,7 @@ def max_pool_3d(
     op: Context, input: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC",
 ) -> Value:  # fmt: skip
-    """The largest of each window of a volume."""
+    """The maximum of each three-dimensional window."""
     return largest(op, input, windows_of(ksize, strides, padding, (), data_format), data_format)
 
 
@@ -122,7 +122,7 @@ def avg_pool_3d(
     op: Context, input: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC",
 ) -> Value:  # fmt: skip
-    """The mean of each window of a volume; padding does not count."""
+    """The mean of each three-dimensional window, padding excluded."""
     return avg_pool(
         op, input, ksize=ksize, strides=strides, padding=padding, data_format=data_format
     )
@@ -133,7 +133,7 @@ def avg_pool(
     op: Context, value: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NHWC",
 ) -> Value:  # fmt: skip
-    """The mean of each window; padding does not count."""
+    """The mean of each window, padding excluded."""
     windows = windows_of(ksize, strides, padding, (), data_format)
     image = as_first(op, value, data_format)
     shape = (*image.shape[:2], *windows.counts(image.shape[2:]))
@@ -147,7 +147,7 @@ def avg_pool(
 
 
 def _means(op: Context, image: Value, windows: Windows) -> Value:
-    """Return sums of windows, divided by how much of each is no padding."""
+    """Return the sum of each window divided by its number of elements, padding excluded."""
 
     def sums(x: Value) -> Value:
         padded, bare = pad_windows(op, x, windows)
@@ -165,7 +165,7 @@ def max_pool_with_argmax(
     ksize: Sequence[int], strides: Sequence[int], padding: str,
     include_batch_in_index: bool = False, node: Node,
 ) -> list[Value]:  # fmt: skip
-    """The largest of each window, and where it is among all elements of its image."""
+    """The maximum of each window, and its flat index in the image."""
     windows = windows_of(ksize, strides, padding, (), "NHWC")
     image = as_first(op, input, "NHWC")
     kind = input.dtype
@@ -197,7 +197,7 @@ def _in_images(
     op: Context, places: Value, padded: Value, before: Sequence[int], input: Value, *,
     is_whole: bool,
 ) -> Value:  # fmt: skip
-    """Return places in padded channels-first images as those in channels-last ones."""
+    """Convert flat indices in padded channels-first images to those in channels-last images."""
 
     def size(x: Value, axis: int) -> Value:
         n = x.shape[axis]
@@ -218,7 +218,7 @@ def _in_images(
 
 
 def _numbers(op: Context, x: Value, axis: int, place: int) -> Value:
-    """Return 0, 1, ... along one of four axes."""
+    """Return 0, 1, ..., size - 1 of an axis of `x`, along axis `place` of four."""
     n = x.shape[axis]
     if isinstance(n, int):
         vector = op.constant(list(range(n)), "int64")

@@ -1,4 +1,4 @@
-"""Products of matrices, Einstein's sums, products of vectors.
+"""Matrix products, einsum and the cross product.
 
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (matmul_op,
 batch_matmul_op, linalg/einsum_op)
@@ -20,14 +20,14 @@ from converter.lower.values import Value, broadcast
 
 
 def transpose_if(op: Context, x: Value, is_turned: bool) -> Value:
-    """Return matrices with rows for columns, where asked."""
+    """Transpose the last two axes if `is_turned`."""
     order = list(range(x.rank))
     order[-2:] = reversed(order[-2:])
     return op.transpose(x, order) if is_turned else x
 
 
 def product(op: Context, a: Value, b: Value, dtype: str | None = None) -> Value:
-    """Return the products of matrices, of a dtype; their own by default."""
+    """Return the matrix product in a dtype, by default that of `a`."""
     dtype = dtype or a.dtype
     return op.matmul(op.cast(a, dtype), op.cast(b, dtype))
 
@@ -47,7 +47,7 @@ def sparse_matmul(
     op: Context, a: Value, b: Value, /, *, transpose_a: bool = False, transpose_b: bool = False,
     a_is_sparse: bool = False, b_is_sparse: bool = False,
 ) -> Value:  # fmt: skip
-    """The product of two matrices in float32, of which many elements are zero."""
+    """The product of two mostly zero, densely stored matrices, in float32."""
     del a_is_sparse, b_is_sparse
     return product(
         op, transpose_if(op, a, transpose_a), transpose_if(op, b, transpose_b), "float32"
@@ -59,7 +59,7 @@ def batch_matmul(
     op: Context, x: Value, y: Value, /, *, node: Node, adj_x: bool = False, adj_y: bool = False,
     grad_x: bool = False, grad_y: bool = False,
 ) -> Value:  # fmt: skip
-    """The products of matrices, whose other axes are broadcast; either may be transposed."""
+    """The batched product of matrices, with broadcast batch axes; either may be transposed."""
     del grad_x, grad_y
     dtype = node.attribute("Tout", x.dtype)
     return product(op, transpose_if(op, x, adj_x), transpose_if(op, y, adj_y), dtype)
@@ -71,7 +71,7 @@ def fused_matmul(
     transpose_b: bool = False, fused_ops: Sequence[str] = (), num_args: int = 0,
     epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
 ) -> Value:  # fmt: skip
-    """The product of two matrices, and what a graph optimizer joined to it."""
+    """The product of two matrices, with fused bias and activation."""
     del num_args, epsilon
     result = matmul(op, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     given = iter(args)
@@ -83,12 +83,12 @@ def fused_matmul(
     return result
 
 
-# -- Einstein's sums -------------------------------------------------------------------------------
+# -- einsum ----------------------------------------------------------------------------------------
 
 
 @tf_op("Einsum")
 def einsum(op: Context, *inputs: Value, equation: str) -> Value:
-    """Einstein's sum: ellipses are broadcast, repeated letters are diagonals."""
+    """Einstein summation; ellipses are broadcast, repeated letters take diagonals."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -111,7 +111,7 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
 
 
 def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:
-    """Return a term without repeated letters, and of what it stands for the diagonal."""
+    """Return a term without repeated letters, and the diagonal of its tensor."""
     before, dots, after = term.partition("...")
     count = x.rank - len(before) - len(after) if dots else 0
     places = list(before) + ["."] * count + list(after)
@@ -122,14 +122,14 @@ def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:
             rest = [i for i in range(x.rank) if i not in (first, second)]
             x = along_diagonal(op, op.transpose(x, [*rest, first, second]))
             places = [places[i] for i in rest] + [letter]
-    # The diagonal is the last axis now, so the ellipsis may stand anywhere before it.
+    # The diagonal is now the last axis, so the ellipsis may be anywhere before it.
     text = "".join(places)
     return (text.replace("." * count, "...") if count else
             text if not dots else _with_dots(before, text)), x  # fmt: skip
 
 
 def _with_dots(before: str, text: str) -> str:
-    """Return a term whose ellipsis stands for no axes."""
+    """Return a term with an ellipsis of no axes."""
     where = min(len(before), len(text))
     return f"{text[:where]}...{text[where:]}"
 
@@ -137,9 +137,9 @@ def _with_dots(before: str, text: str) -> str:
 def _expand_ellipses(
     op: Context, terms: Sequence[str], values: Sequence[Value], right: str
 ) -> tuple[list[str], list[Value], str]:
-    """Return an equation with letters for ellipses, where these stand for axes that differ.
+    """Replace ellipses by letters, where their axes differ in shape.
 
-    ONNX wants them alike. An axis of one element has no letter, and so is broadcast.
+    ONNX requires equal axes. An axis of size 1 is squeezed and gets no letter: so it is broadcast.
     """
     parts = []
     for term, value in zip(terms, values, strict=True):
@@ -184,7 +184,7 @@ def _einsum_shape(terms: Sequence[str], values: Sequence[Value], right: str) -> 
     return (*(sizes[c] for c in before), *(wide if dots else ()), *(sizes[c] for c in after))
 
 
-# -- vectors ---------------------------------------------------------------------------------------
+# -- cross product ---------------------------------------------------------------------------------
 
 
 @tf_op("Cross")

@@ -1,4 +1,4 @@
-"""What flows along the edges of a TensorFlow graph and is no tensor: handles, lists, dead ends."""
+"""Values on the edges of a TensorFlow graph that are not tensors: handles, lists, dead branches."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,14 +12,14 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable: a resource, or TensorFlow 1's reference, which reads as its value.
+    """A variable: a resource, or a reference of TensorFlow 1, which reads as its value.
 
     Attributes:
-        key: What the state is found under: the node's name.
-        dtype: Of its value.
-        is_reference: Whether using it reads it.
-        shared: A second name, under which other nodes may mean the same.
-        shape: Of its value, as declared.
+        key: Key of its state: the node's name.
+        dtype: Dtype of its value.
+        is_reference: Whether it is read wherever it is used as a tensor.
+        shared: Second name (`shared_name`), by which other nodes may refer to it.
+        shape: Declared shape of its value.
     """
 
     key: str
@@ -34,10 +34,10 @@ class Table:
     """A lookup table; its entries are state.
 
     Attributes:
-        key: What they are found under: the node's name.
-        key_dtype: Of the keys.
-        value_dtype: Of the values.
-        shared: A second name.
+        key: Key of its entries: the node's name.
+        key_dtype: Dtype of the keys.
+        value_dtype: Dtype of the values.
+        shared: Second name (`shared_name`).
     """
 
     key: str
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(slots=True)
 class Entries:
-    """What a lookup table holds: keys and values, each a vector, in the order of their rows."""
+    """The entries of a lookup table: a vector of keys and one of values, in the same order."""
 
     keys: np.ndarray
     values: np.ndarray
@@ -56,18 +56,18 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A TensorArray or a list of tensors: equal elements, stacked along a first axis.
+    """A TensorArray or TensorList: elements of one shape, stacked along a first axis.
 
     Attributes:
-        dtype: Of the elements.
-        element: Shape of each, as far as it is known; None without even a rank.
-        tensor: All elements, or None while they are not in one tensor.
-        length: How many there are, a scalar; None where the tensor says it.
-        items: The elements one by one, None for those not set; of static number.
-        grows: Whether setting an element behind the last one makes it longer.
-        loop: Inside a loop whose variable it is, the loop, and which variable; else None.
-        written: Inside a loop, what one round sets: an index, None for the end, and an element.
-        sought: Whether a loop is only walked to learn what its elements are like.
+        dtype: Dtype of the elements.
+        element: Shape of each element, as far as known; None if the rank is unknown.
+        tensor: All elements stacked, or None while they are not in one tensor.
+        length: Number of elements, a scalar; None if it is the size of `tensor`.
+        items: The single elements if their number is static; None for those not set.
+        grows: Whether setting an element behind the last one appends it.
+        loop: The loop of which it is a loop variable, and the variable's index; else None.
+        written: What an iteration of the loop sets: an index (None appends) and an element.
+        sought: Whether the loop is lowered only to infer dtype and shape of the elements.
     """
 
     dtype: str
@@ -81,13 +81,13 @@ class Stack:
     sought: bool = False
 
     def filled(self, tensor: Value) -> "Stack":
-        """Return it with these elements, as many as there are."""
+        """Return a stack of all rows of a tensor."""
         return Stack(self.dtype, tensor.shape[1:], tensor, grows=self.grows)
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """The handle of something whose content flows along another edge (a TensorArray's)."""
+    """A handle whose content is on another edge (TensorArray: handle and flow)."""
 
     key: str
     dtype: str
@@ -101,8 +101,8 @@ class RaggedRows:
     """The rows of a ragged tensor, as a list of tensors of different lengths.
 
     Attributes:
-        splits: [rows + 1]: index of the first value of each row, and behind the last one.
-        values: The values of all rows, one after another.
+        splits: Row splits [rows + 1]: row `i` has the values `splits[i]:splits[i + 1]`.
+        values: The concatenated values of all rows.
     """
 
     splits: Value
@@ -111,7 +111,7 @@ class RaggedRows:
 
 @dataclass(frozen=True, slots=True)
 class Unranked:
-    """A tensor of which not even the number of axes is known."""
+    """A tensor of unknown rank."""
 
     name: str
     dtype: str
@@ -119,17 +119,17 @@ class Unranked:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """What a branch yields that is never taken."""
+    """An output of a branch that is never taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What a node would have yielded that is not supported."""
+    """An output of a node that is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Anything else that families hand to one another, by kind."""
+    """Any other value that op families pass to one another, by kind."""
 
     kind: str
     content: dict[str, object] = field(default_factory=dict)

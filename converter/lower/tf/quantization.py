@@ -1,8 +1,8 @@
 """Fake quantization, QuantizeV2 and Dequantize.
 
-TensorFlow rounds halves up or away from zero in most of these, where QuantizeLinear of ONNX rounds
-them to even, and moves bounds so that zero is exact. So the formulas of its own kernels are spelled
-out; oneDNN, which TensorFlow uses on some machines, may give the neighbouring integer.
+Most of these ops round halves up or away from zero, and adjust the range so that zero is exact;
+ONNX's QuantizeLinear rounds halves to even. So the kernels' formulas are emitted in full. oneDNN,
+which TensorFlow uses on some machines, may return the adjacent integer.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (fake_quant_ops_functor.h, quantize_and_dequantize_op.h, quantize_op.cc, dequantize_op.cc)
 """
@@ -20,7 +20,7 @@ MOST = float(np.finfo(np.float32).max)
 
 
 def away(op: Context, x: Value) -> Value:
-    """Return x rounded to integers, halves away from zero."""
+    """Return `x` rounded to integers, halves away from zero."""
     return Numbers(op, x).rounded().value
 
 
@@ -32,7 +32,7 @@ def fake_quant_args(
     op: Context, inputs: Value, /, *, min: float = -6.0, max: float = 6.0, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers quantized between two bounds and back."""
+    """Values quantized to a fixed range and dequantized."""
     return fake_quantize(
         op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
     )
@@ -43,17 +43,17 @@ def fake_quant_vars(
     op: Context, inputs: Value, min: Value, max: Value, /, *, num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Value:  # fmt: skip
-    """Numbers quantized between bounds and back, by tensor or by channel."""
+    """Values quantized to a range and dequantized, per tensor or per channel."""
     return fake_quantize(
         op, inputs, real(op, min), real(op, max), num_bits, narrow_range=narrow_range
     )
 
 
-# -- quantized and back ----------------------------------------------------------------------------
+# -- quantize and dequantize -----------------------------------------------------------------------
 
 
 def _by_axis(op: Context, bound: Value, x: Value, axis: int) -> Value:
-    """Return bounds shaped to be broadcast along an axis, or as a scalar."""
+    """Return bounds reshaped to broadcast along an axis, or as a scalar if `axis` is negative."""
     if axis < 0:
         return op.reshape(bound, ()) if bound.rank else bound
     return op.unsqueeze(bound, list(range(1, x.rank - axis))) if axis < x.rank - 1 else bound
@@ -108,7 +108,7 @@ def quantize_and_dequantize(
     op: Context, input: Value, /, *, signed_input: bool = True, num_bits: int = 8,
     range_given: bool = False, input_min: float = 0.0, input_max: float = 0.0,
 ) -> Value:  # fmt: skip
-    """Numbers quantized and back; the bounds are attributes."""
+    """Values quantized and dequantized; the range is an attribute."""
     bounds = None
     if range_given:
         bounds = (op.constant(input_min, input.dtype), op.constant(input_max, input.dtype))
@@ -124,7 +124,7 @@ def quantize_and_dequantize_v2(
     signed_input: bool = True, num_bits: int = 8, range_given: bool = False,
     round_mode: str = "HALF_TO_EVEN", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers quantized and back."""
+    """Values quantized and dequantized."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=num_bits, round_mode=round_mode, narrow_range=narrow_range, axis=axis,
@@ -137,7 +137,7 @@ def quantize_and_dequantize_v3(
     signed_input: bool = True, range_given: bool = True, narrow_range: bool = False,
     axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Numbers quantized to a number of bits and back."""
+    """Values quantized to `num_bits` bits and dequantized."""
     return _there_and_back(
         op, input, (input_min, input_max) if range_given else None, signed=signed_input,
         num_bits=op.int(num_bits, "a number of bits"), round_mode="HALF_TO_EVEN",
@@ -145,7 +145,7 @@ def quantize_and_dequantize_v3(
     )  # fmt: skip
 
 
-# -- quantized -------------------------------------------------------------------------------------
+# -- quantize, dequantize --------------------------------------------------------------------------
 
 
 @tf_op("QuantizeV2", outputs=("output", "output_min", "output_max"))
@@ -154,7 +154,7 @@ def quantize_v2(
     mode: str = "MIN_COMBINED", round_mode: str = "HALF_AWAY_FROM_ZERO",
     narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01,
 ) -> list[Value]:  # fmt: skip
-    """Numbers between two bounds quantized to integers, and the bounds."""
+    """Values quantized to integers, and the range used."""
     dtype = QUANTIZED[node.attribute("T")]
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     size = low.size().most(high.size()).most(1.0)
@@ -191,7 +191,7 @@ def _flat(op: Context, bound: Numbers, axis: int) -> Value:
 
 
 def quantize_steps(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return numbers quantized between two bounds (MIN_FIRST), in float32."""
+    """Return values quantized to a range in mode MIN_FIRST: integers in float32."""
     first, last = bounds_of(dtype)
     apart = high - low
     inverse = (float(last - first) / apart.to("float64")).to("float32")
@@ -207,7 +207,7 @@ def dequantize(
     op: Context, input: Value, min_range: Value, max_range: Value, /, *, node: Node,
     mode: str = "MIN_COMBINED", narrow_range: bool = False, axis: int = -1,
 ) -> Value:  # fmt: skip
-    """Quantized integers as numbers."""
+    """Quantized integers converted to floats."""
     kind = node.attribute("dtype", "float32")
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     first, last = bounds_of(input.dtype)
@@ -227,7 +227,7 @@ def dequantize(
 
 
 def dequantize_steps(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
-    """Return the numbers that integers between two bounds stand for (MIN_FIRST)."""
+    """Return the values of integers quantized to a range in mode MIN_FIRST."""
     first, last = bounds_of(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")
     rounded = (low / scale).rounded() * scale

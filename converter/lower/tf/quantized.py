@@ -1,8 +1,8 @@
-"""Ops of quantized integers, of graphs that `quantize_graph` rewrote for mobile devices.
+"""Ops on quantized tensors, of graphs that `quantize_graph` rewrote for mobile devices.
 
-A tensor of integers has two bounds: the numbers that its least and largest integer stand for.
-Products are of integers minus their zero point, in 32 bits; they are requantized to 8 bits in fixed
-point arithmetic, step by step as in the kernels.
+A quantized tensor has a range: the values of the minimum and maximum of its integer dtype. Products
+are computed in int32 after subtraction of the zero points, and requantized to 8 bits in fixed-point
+arithmetic, as in the kernels.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 (quantization_utils.h, quantized_*.cc, quantize_down_and_shrink_range.cc, requantize.cc)
 """
@@ -25,12 +25,12 @@ BOUNDED = ("output", "min_output", "max_output")
 
 
 def scalar(op: Context, bound: Value) -> Numbers:
-    """Return a bound, which may be a vector of one."""
+    """Return a bound of a range, a scalar or a vector of one element, as a scalar."""
     return real(op, op.reshape(bound, ()) if bound.rank else bound)
 
 
 def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_held: bool) -> Value:
-    """Return the integer (int64) that stands for a number, clamped to the dtype if asked."""
+    """Return the quantized value (int64) of a number, clamped to the dtype if `is_held`."""
     first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = steps / twice
@@ -43,16 +43,16 @@ def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_hel
 
 
 def _twice(low: Numbers, high: Numbers, first: int, last: int) -> tuple[Numbers, float]:
-    """Return twice the range of all levels, and twice their number.
+    """Return twice the range of all quantization levels, and twice their number.
 
-    Twice, because onnxruntime drops a product with 2 ** 32 / (2 ** 32 - 1), taken for 1.
+    onnxruntime drops a multiplication by `2 ** 32 / (2 ** 32 - 1)`, which it takes for 1.
     """
     steps = float(last - first + 1)
     return (high - low).to("float64") * (2 * steps / (steps - 1.0)), 2 * steps
 
 
 def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Numbers:
-    """Return the number that an integer stands for."""
+    """Return the dequantized value of an integer."""
     first, last = bounds_of(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = twice / steps
@@ -65,7 +65,7 @@ def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> N
 def _product_bounds(
     op: Context, first: tuple[Value, Value, str], second: tuple[Value, Value, str]
 ) -> list[Value]:
-    """Return the bounds of products of integers: what the least and largest int32 stand for."""
+    """Return the range of an int32 product: the values of the minimum and maximum int32."""
     level: Numbers | None = None
     for low, high, dtype in (first, second):
         least, most = bounds_of(dtype)
@@ -76,7 +76,7 @@ def _product_bounds(
 
 
 def _less_zero(op: Context, x: Value, low: Value, high: Value) -> Value:
-    """Return integers minus their zero point, as int32."""
+    """Subtract the zero point from integers, in int32."""
     zero = stands_for(0.0, scalar(op, low), scalar(op, high), x.dtype, is_held=False)
     return op.sub(op.cast(x, "int32"), op.cast(zero, "int32"))
 
@@ -94,7 +94,7 @@ def quantized_matmul(
     op: Context, a: Value, b: Value, min_a: Value, max_a: Value, min_b: Value, max_b: Value, /, *,
     node: Node, transpose_a: bool = False, transpose_b: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """The product of two matrices of integers, and its bounds."""
+    """The product of two quantized matrices, and its range."""
     _out_is_int32(node, "Toutput")
     left = transpose_if(op, _less_zero(op, a, min_a, max_a), transpose_a)
     right = transpose_if(op, _less_zero(op, b, min_b, max_b), transpose_b)
@@ -108,7 +108,7 @@ def quantized_conv2d(
     min_filter: Value, max_filter: Value, /, *, node: Node, strides: Sequence[int], padding: str,
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> list[Value]:  # fmt: skip
-    """Cross-correlation of integers, and its bounds."""
+    """The convolution of quantized tensors, and its range."""
     _out_is_int32(node, "out_type")
     image = _less_zero(op, input, min_input, max_input)
     kernel = _less_zero(op, filter, min_filter, max_filter)
@@ -124,7 +124,7 @@ def quantized_mul(
     op: Context, x: Value, y: Value, min_x: Value, max_x: Value, min_y: Value, max_y: Value, /, *,
     node: Node,
 ) -> list[Value]:  # fmt: skip
-    """Products of integers, and their bounds."""
+    """The product of quantized tensors, and its range."""
     _out_is_int32(node, "Toutput")
     both = op.mul(_less_zero(op, x, min_x, max_x), _less_zero(op, y, min_y, max_y))
     return [both, *_product_bounds(op, (min_x, max_x, x.dtype), (min_y, max_y, y.dtype))]
@@ -135,7 +135,7 @@ def quantized_bias_add(
     op: Context, input: Value, bias: Value, min_input: Value, max_input: Value, min_bias: Value,
     max_bias: Value, /, *, node: Node,
 ) -> list[Value]:  # fmt: skip
-    """The sum of integers of different bounds, in bounds that hold both."""
+    """The sum of quantized tensors of different ranges, in a range that covers both."""
     _out_is_int32(node, "out_type")
     low, high, low_b, high_b = (scalar(op, v) for v in (min_input, max_input, min_bias, max_bias))
     most = high.most(low * -1.0).most(high_b).most(low_b * -1.0) * float(1 << 17)
@@ -149,7 +149,7 @@ def quantized_bias_add(
     return [total, least.value, most.value]
 
 
-# -- back to 8 bits --------------------------------------------------------------------------------
+# -- requantization --------------------------------------------------------------------------------
 
 SHIFT = 16  # fractional bits
 
@@ -157,7 +157,7 @@ SHIFT = 16  # fractional bits
 def _narrow(
     op: Context, x: Value, low: Numbers, high: Numbers, least: Numbers, most: Numbers, dtype: str
 ) -> Value:
-    """Return int32 of two bounds requantized to uint8 of two others."""
+    """Requantize int32 of the range `low`, `high` to uint8 of the range `least`, `most`."""
     if dtype != "uint8" or x.dtype != "int32":
         raise Unsupported(f"from {x.dtype} to {dtype}")
     own, wanted = (high - low).to("float64"), (most - least).to("float64")
@@ -176,7 +176,7 @@ def _narrow(
 
 
 def _used(op: Context, x: Value, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the least and largest number of a tensor, with zero between them."""
+    """Return the minimum, at most 0, and the maximum of a tensor's dequantized values."""
     axes = list(range(x.rank))
     least, most = (
         _number(op, op.reduce(f"Reduce{which}", x, axes), low, high, x.dtype)
@@ -189,7 +189,7 @@ def _used(op: Context, x: Value, low: Numbers, high: Numbers) -> tuple[Numbers, 
 def quantize_down_and_shrink_range(
     op: Context, input: Value, input_min: Value, input_max: Value, /, *, node: Node
 ) -> list[Value]:
-    """Integers of 32 bits requantized to 8, with the least and largest number as bounds."""
+    """An int32 tensor requantized to 8 bits, with its minimum and maximum as the range."""
     low, high = scalar(op, input_min), scalar(op, input_max)
     least, most = _used(op, input, low, high)
     dtype = QUANTIZED[node.attribute("out_type")]
@@ -200,7 +200,7 @@ def quantize_down_and_shrink_range(
 def requantization_range(
     op: Context, input: Value, input_min: Value, input_max: Value, /
 ) -> list[Value]:
-    """The least and the largest number of quantized integers."""
+    """The minimum and maximum of a quantized tensor."""
     found = _used(op, input, scalar(op, input_min), scalar(op, input_max))
     return [v.value for v in found]
 
@@ -210,7 +210,7 @@ def requantize(
     op: Context, input: Value, input_min: Value, input_max: Value, requested_output_min: Value,
     requested_output_max: Value, /, *, node: Node,
 ) -> list[Value]:  # fmt: skip
-    """Integers requantized to 8 bits and given bounds."""
+    """A quantized tensor requantized to 8 bits and a given range."""
     low, high, least, most = (
         scalar(op, v) for v in (input_min, input_max, requested_output_min, requested_output_max)
     )
@@ -218,7 +218,7 @@ def requantize(
     return [_narrow(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
-# -- what keeps its bounds -------------------------------------------------------------------------
+# -- ops that keep the range -----------------------------------------------------------------------
 
 ACTIVATED = ("activations", "min_activations", "max_activations")
 
@@ -227,7 +227,7 @@ ACTIVATED = ("activations", "min_activations", "max_activations")
 def quantized_relu(
     op: Context, features: Value, min_features: Value, max_features: Value, /, *, node: Node
 ) -> list[Value]:
-    """Integers clamped to what stands for 0, and for 6 in Relu6."""
+    """A quantized tensor clamped at 0, and in Relu6 at 6."""
     low, high = scalar(op, min_features), scalar(op, max_features)
     dtype = features.dtype
     zero = stands_for(0.0, low, high, dtype, is_held=True)
@@ -242,7 +242,7 @@ def quantized_relu(
 def quantized_reshape(
     op: Context, tensor: Value, shape: Value, input_min: Value, input_max: Value, /
 ) -> list[Value]:
-    """Quantized integers in another shape."""
+    """A quantized tensor in another shape."""
     return [op.shaped(tensor, shape, op.dims(shape)), input_min, input_max]
 
 
@@ -261,18 +261,18 @@ def quantized_avg_pool(
     op: Context, input: Value, min_input: Value, max_input: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str,
 ) -> list[Value]:  # fmt: skip
-    """The mean of each window, truncated; padding does not count."""
+    """The mean of each window, truncated, padding excluded."""
     wide = op.cast(input, "float32")
     found = avg_pool(op, wide, ksize=ksize, strides=strides, padding=padding)
-    # A mean that is an integer may be computed a little too small, but by less than half of the
-    # smallest fraction.
+    # An integer mean may be computed slightly too small, but by less than half of the smallest
+    # fraction.
     near = op.add(found, 0.5 / (ksize[1] * ksize[2]))
     return [op.cast(op.unary("Floor", near), input.dtype), min_input, max_input]
 
 
 @tf_op("QuantizedConcat", outputs=("output", "output_min", "output_max"))
 def quantized_concat(op: Context, concat_dim: Value, /, *inputs: Value) -> list[Value]:
-    """Tensors of integers requantized to common bounds, and concatenated."""
+    """Quantized tensors requantized to a common range, and concatenated."""
     count = len(inputs) // 3
     values, lows, highs = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
     dtype = values[0].dtype

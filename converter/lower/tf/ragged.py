@@ -1,4 +1,4 @@
-"""Ragged tensors, which are vectors of where rows begin, one within the other, and flat values."""
+"""Ragged tensors: nested row splits and flat values."""
 
 from collections.abc import Sequence
 
@@ -19,19 +19,19 @@ def _wide(op: Context, x: Value) -> Value:
 
 
 def sum_lengths(op: Context, lengths: Value) -> Value:
-    """Return where rows of these lengths begin, and where the last one ends: [rows + 1]."""
+    """Return the row splits of row lengths: [rows + 1]."""
     first = op.concat([op.constant([0], "int64"), lengths], 0)
     axis = op.constant(0, "int64")
     return op.emit("CumSum", first, axis, dtype="int64", shape=first.shape)
 
 
 def last(op: Context, vector: Value) -> Extent:
-    """Return the last element of a vector, as a size."""
+    """Return the last element of a vector as a dimension."""
     return Extent(None, lambda: op.slice(vector, [0], [-1], [END]))
 
 
 def rows_of(op: Context, splits: Value, count: Extent) -> Value:
-    """Return the number of the row that each element is in, of where rows begin."""
+    """Return the row index of each element, of row splits."""
     ends = op.slice(splits, [0], [1], [END])
     more = extents.add(op, count, extents.number(op, 1))
     zeros = extents.fill(op, op.constant(0, "int64"), [more])
@@ -52,7 +52,7 @@ def _first(op: Context, x: Value, count: Extent) -> Value:
 
 
 def lengths_of(op: Context, splits: Value) -> Value:
-    """Return how long rows are, of where they begin."""
+    """Return the row lengths of row splits."""
     return op.sub(op.slice(splits, [0], [1], [END]), op.slice(splits, [0], [0], [-1]))
 
 
@@ -67,7 +67,7 @@ def longest(op: Context, lengths: Value) -> Extent:
 
 
 def within(op: Context, splits: Value, rows: Value, count: Extent) -> Value:
-    """Return where in its row each element is."""
+    """Return the index of each element in its row."""
     return op.sub(extents.count_to(op, count), op.gather(splits, rows))
 
 
@@ -78,7 +78,7 @@ def within(op: Context, splits: Value, rows: Value, count: Extent) -> Value:
 def ragged_range(
     op: Context, starts: Value, limits: Value, deltas: Value, /, *, node: Node
 ) -> list[Value]:
-    """Rows of numbers from starts until limits, in steps."""
+    """A ragged tensor of ranges from `starts` to before `limits` in steps of `deltas`."""
     dtype = starts.dtype
     zero = op.constant(0, dtype)
     distance = op.sub(limits, starts)
@@ -88,7 +88,7 @@ def ragged_range(
         steps = op.elementwise("Max", op.unary("Ceil", steps), op.constant(0, kind))
         lengths = _wide(op, steps)
     else:
-        # Whole steps, and one more where some of the way is left, both of one direction.
+        # Round the quotient up. If the signs differ, the range is empty.
         whole = op.div(distance, deltas)
         rest = op.sub(distance, op.mul(whole, deltas))
         some = op.unary("Not", op.elementwise("Equal", rest, zero))
@@ -112,14 +112,14 @@ def ragged_range(
 def _level(
     op: Context, partition: Value, kind: str, above: Extent | None, below: Extent
 ) -> tuple[Value, Value, Extent]:
-    """Return elements' rows, their places in them, and how many rows there are.
+    """Return the row index of each element, the row splits, and the number of rows.
 
     Args:
         op: The builder.
-        partition: What says which element is in which row.
-        kind: How.
-        above: How many rows there are, where something else says it.
-        below: How many elements there are.
+        partition: Row partition: row splits or row indices.
+        kind: Type of the partition, ROW_SPLITS or VALUE_ROWIDS.
+        above: Number of rows, if known from elsewhere.
+        below: Number of elements.
     """
     partition = _wide(op, partition)
     if kind == "ROW_SPLITS":
@@ -138,7 +138,7 @@ def _nested(
     op: Context, partitions: Sequence[Value], kinds: Sequence[str], count: Extent,
     first: Extent | None,
 ) -> tuple[list[Value], list[Extent]]:  # fmt: skip
-    """Return the places of flat values along the ragged axes, and how long each axis is."""
+    """Return the indices of flat values along each ragged axis, and the size of each axis."""
     levels = []
     above = first
     for i, (partition, kind) in enumerate(zip(partitions, kinds, strict=True)):
@@ -165,8 +165,8 @@ def _nested(
 
 @tf_op("RaggedTensorToSparse", outputs=("sparse_indices", "sparse_values", "sparse_dense_shape"))
 def to_sparse(op: Context, *inputs: Value, RAGGED_RANK: int) -> list[Value]:  # noqa: N803
-    """A ragged tensor as a sparse one."""
-    del RAGGED_RANK  # there are as many inputs
+    """A ragged tensor converted to a sparse one."""
+    del RAGGED_RANK  # equals the number of inputs
     *splits, values = inputs
     if values.rank != 1:
         raise Unsupported("ragged rows of rows that are not")
@@ -180,8 +180,8 @@ def to_tensor(
     op: Context, shape: Value, values: Value, default_value: Value, /, *partitions: Value,
     num_row_partition_tensors: int, row_partition_types: Sequence[str],
 ) -> Value:  # fmt: skip
-    """A ragged tensor as a dense one, its rows filled up, or cut off."""
-    del num_row_partition_tensors  # there are as many inputs
+    """A ragged tensor converted to a dense one, its rows padded or truncated."""
+    del num_row_partition_tensors  # equals the number of inputs
     kinds = list(row_partition_types)
     first = None
     if kinds and kinds[0] == "FIRST_DIM_SIZE":
@@ -223,7 +223,7 @@ def _chosen(op: Context, wanted: Extent, found: Extent) -> Extent:
     return Extent(None, make)
 
 
-# -- rows by index --------------------------------------------------------------------------------
+# -- gather ----------------------------------------------------------------------------------------
 
 
 @tf_op("RaggedGather", outputs=("output_nested_splits*OUTPUT_RAGGED_RANK", "output_dense_values"))
@@ -242,7 +242,7 @@ def gather(
     dtype = splits[0].dtype
     found = []
     sides = extents.of_all(op, indices)
-    for axis in range(1, indices.rank):  # axes of the indices are rows of one length
+    for axis in range(1, indices.rank):  # further axes of the indices are uniform rows
         count = extents.product(op, sides[:axis])
         line = extents.count_to(op, extents.add(op, count, extents.number(op, 1)))
         found.append(op.cast(op.mul(line, sides[axis].vector), dtype))
@@ -266,7 +266,7 @@ def gather(
 def fill_empty_rows(
     op: Context, value_rowids: Value, values: Value, nrows: Value, default_value: Value, /
 ) -> list[Value]:
-    """Rows of values with a number in each that has none."""
+    """A ragged tensor with a default value in each empty row."""
     shape = op.unsqueeze(nrows, [0])
     places = op.unsqueeze(value_rowids, [1])
     rows, *rest = sparse.fill_empty_rows(op, places, values, shape, default_value)
@@ -278,7 +278,7 @@ def bincount(
     op: Context, splits: Value, values: Value, size: Value, weights: Value, /, *,
     binary_output: bool = False,
 ) -> Value:  # fmt: skip
-    """How often each number below a size is there, in each row."""
+    """The number of occurrences (or sum of weights) of each integer below `size` in each row."""
     rows = rows_of(op, splits, extents.of(op, values, 0))
     count = extents.sub(op, extents.of(op, splits, 0), extents.number(op, 1))
     return sparse.bins(op, rows, values, weights, size, count, binary=binary_output)
@@ -286,7 +286,7 @@ def bincount(
 
 ROW = "row of a ragged tensor"
 
-# -- rows one by one -------------------------------------------------------------------------------
+# -- single rows -----------------------------------------------------------------------------------
 
 
 @tf_op("RaggedTensorToVariant")
@@ -297,7 +297,7 @@ def ragged_to_variant(
     batched_input: bool,
     RAGGED_RANK: int,  # noqa: N803
 ) -> RaggedRows:
-    """The rows of a ragged tensor, as ``tf.map_fn`` goes over them."""
+    """The rows of a ragged tensor, over which ``tf.map_fn`` iterates."""
     del op
     if RAGGED_RANK != 1 or not batched_input:
         raise Unsupported(
@@ -308,7 +308,7 @@ def ragged_to_variant(
 
 
 def row(op: Context, rows: RaggedRows, index: Value) -> Value:
-    """Return one row: the values between two splits."""
+    """Return the values of one row."""
     place = op.reshape(_wide(op, index), (1,))
     after = op.add(place, op.constant([1], "int64"))
     splits = _wide(op, rows.splits)
@@ -325,7 +325,7 @@ def row(op: Context, rows: RaggedRows, index: Value) -> Value:
 def ragged_from_variant(
     op: Context, encoded_ragged: ProgramValue, /, *, input_ragged_rank: int, output_ragged_rank: int
 ) -> Value:
-    """The row of a ragged tensor that a list's element is."""
+    """The row of a ragged tensor that is an element of a list."""
     del op, input_ragged_rank
     row = encoded_ragged
     if not isinstance(row, Record) or row.kind != ROW or output_ragged_rank != 0:

@@ -1,9 +1,9 @@
 """Random numbers, stateful and stateless.
 
-Stateful numbers differ from run to run or from session to session: ONNX draws others of the same
-distribution, seeded where TensorFlow's are (`converter.lower.ops.random`). Stateless numbers are a
-function of their seed: they are constants, exactly TensorFlow's, where seed and shape are known,
-and not supported elsewhere.
+Values of stateful ops differ between runs or sessions: ONNX draws other values of the same
+distribution, seeded if TensorFlow's op is (`converter.lower.ops.random`). Values of stateless ops
+are a function of the seed: if seed and shape are static, they are constants, equal to TensorFlow's;
+else they are not supported.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
@@ -30,8 +30,8 @@ from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-MOST = 1 << 22  # elements of a constant of random numbers
-PHILOX, AUTO = 1, 3  # algorithms
+MOST = 1 << 22  # maximum number of elements of a constant of random values
+PHILOX, AUTO = 1, 3  # tf.random.Algorithm
 
 
 def _seed_key(seed: int, seed2: int) -> dict[str, Attribute]:
@@ -55,7 +55,7 @@ def _draw(
 def random_uniform(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Uniform numbers from 0 to 1; not the numbers that TensorFlow draws."""
+    """Uniform random values in [0, 1); they differ from those that TensorFlow draws."""
     dtype = node.attribute("dtype")
     return _draw(op, "RandomUniform", shape, dtype, node, seed, seed2, UNIFORM)
 
@@ -64,7 +64,7 @@ def random_uniform(
 def random_standard_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Standard normal numbers; not the numbers that TensorFlow draws."""
+    """Standard normal values; they differ from those that TensorFlow draws."""
     dtype = node.attribute("dtype")
     return _draw(op, "RandomNormal", shape, dtype, node, seed, seed2, NORMAL)
 
@@ -73,7 +73,7 @@ def random_standard_normal(
 def truncated_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Standard normal numbers within 2 of zero; not the numbers that TensorFlow draws."""
+    """Standard normal values in (-2, 2); they differ from those that TensorFlow draws."""
     bound = erf(sqrt(2.0))
     shares = _draw(
         op, "RandomUniform", shape, "float64", node, seed, seed2, {"low": -bound, "high": bound}
@@ -86,7 +86,7 @@ def random_uniform_int(
     op: Context, shape: Value, minval: Value, maxval: Value, /, *,
     seed: int = 0, seed2: int = 0, node: Node,
 ) -> Value:  # fmt: skip
-    """Integers from minval to below maxval; not the numbers that TensorFlow draws."""
+    """Random integers in [minval, maxval); they differ from those that TensorFlow draws."""
     shares = _draw(op, "RandomUniform", shape, "float64", node, seed, seed2, UNIFORM)
     return scale_to_integers(op, shares, minval, maxval, minval.dtype)
 
@@ -95,7 +95,7 @@ def random_uniform_int(
 def random_shuffle(
     op: Context, value: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Rows in a random order; not the order that TensorFlow draws."""
+    """Rows in a random order, which differs from the one that TensorFlow draws."""
     if value.rank == 0:
         return value
     count = op.size(value, 0)
@@ -110,7 +110,7 @@ def random_shuffle(
 def multinomial(
     op: Context, logits: Value, num_samples: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
-    """Indices of classes drawn by logits; not the indices that TensorFlow draws."""
+    """Class indices sampled by logits; they differ from those that TensorFlow draws."""
     count = op.int(num_samples, "num_samples")
     record(op, node.op, op.at)
     return draw_classes(
@@ -118,7 +118,7 @@ def multinomial(
     )  # fmt: skip
 
 
-# -- of a seed alone -------------------------------------------------------------------------------
+# -- stateless -------------------------------------------------------------------------------------
 
 Draw = Callable[[int, tuple[int, int], int, str], np.ndarray]
 
@@ -167,7 +167,7 @@ KNOWN = "of a constant seed, as TensorFlow draws them"
 def draw_by_seed(
     op: Context, shape: Value, seed: Value, /, *, draw: Draw, kind: str, node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers of a constant seed, as TensorFlow draws them."""
+    """Random values of a constant seed, equal to those that TensorFlow draws."""
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
 
@@ -177,7 +177,7 @@ def draw_by_key(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, draw: Draw, kind: str,
     node: Node,
 ) -> Value:  # fmt: skip
-    """Random numbers of a constant key and counter, as TensorFlow draws them."""
+    """Random values of a constant key and counter, equal to those that TensorFlow draws."""
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
 
@@ -186,7 +186,7 @@ def draw_by_key(
 def stateless_random_uniform_int(
     op: Context, shape: Value, seed: Value, minval: Value, maxval: Value, /
 ) -> Value:
-    """Integers from minval to below maxval of a constant seed, as TensorFlow draws them."""
+    """Random integers in [minval, maxval) of a constant seed, equal to TensorFlow's."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     key, counter = _of_seed(op, seed)
     return _constant(op, shape, key, counter, minval.dtype, _between(low, high))
@@ -197,7 +197,7 @@ def stateless_random_uniform_int_v2(
     op: Context, shape: Value, key: Value, counter: Value, alg: Value, minval: Value,
     maxval: Value, /,
 ) -> Value:  # fmt: skip
-    """Integers from minval to below maxval of a constant key, as TensorFlow draws them."""
+    """Random integers in [minval, maxval) of a constant key, equal to TensorFlow's."""
     low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
     one, many = _of_key(op, key, counter, alg)
     return _constant(op, shape, one, many, minval.dtype, _between(low, high))
@@ -205,7 +205,7 @@ def stateless_random_uniform_int_v2(
 
 @tf_op("StatelessRandomGetKeyCounter", outputs=("key", "counter"))
 def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]:
-    """The key and the counter of a constant seed."""
+    """The Philox key and counter of a constant seed."""
     key, counter = _of_seed(op, seed)
     return [
         op.constant(np.array([key], np.uint64)), op.constant(np.array(counter, np.uint64))
@@ -214,7 +214,7 @@ def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]
 
 @tf_op("StatelessRandomGetAlg")
 def stateless_random_get_alg(op: Context) -> Value:
-    """The algorithm of the CPU: Philox."""
+    """The random number algorithm of the CPU: Philox."""
     return op.constant(PHILOX, "int32")
 
 

@@ -1,4 +1,4 @@
-"""Ranges, and how often numbers are found in tensors.
+"""Ranges, bucketize, bincount and histograms.
 
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (sequence_ops,
 bucketize_op, bincount_op, histogram_op)
@@ -18,7 +18,7 @@ from converter.lower.values import Value
 
 @tf_op("Range")
 def range_(op: Context, start: Value, limit: Value, delta: Value, /) -> Value:
-    """Numbers from a start to before a limit, in steps."""
+    """The values from `start` to before `limit` in steps of `delta`."""
     (first,), (last,), (step,) = op.dims(start), op.dims(limit), op.dims(delta)
     count: Dim = None
     if not start.is_float and isinstance(step, int) and step:
@@ -30,13 +30,13 @@ def range_(op: Context, start: Value, limit: Value, delta: Value, /) -> Value:
 
 
 def arange(op: Context, start: Value, limit: Value, delta: Value, count: Dim) -> Value:
-    """Return a range whose number of elements is known as far as said."""
+    """Return a range of `count` elements; `count` is None if it is computed."""
     return op.emit("Range", start, limit, delta, dtype=start.dtype, shape=(count,))
 
 
 @tf_op("LinSpace")
 def lin_space(op: Context, start: Value, stop: Value, num: Value, /) -> Value:
-    """So many numbers at equal distances, the first and the last of which are given."""
+    """`num` evenly spaced values from `start` to `stop`."""
     (count,) = op.dims(num)
     if count == 1:
         return op.reshape(start, (1,))
@@ -47,7 +47,7 @@ def lin_space(op: Context, start: Value, stop: Value, num: Value, /) -> Value:
     divisor = last if isinstance(count, int) else op.elementwise("Max", last, 1.0)
     line = op.add(op.mul(places, op.div(op.sub(stop, start), divisor)), start)
     at_end = op.elementwise("Equal", places, last)
-    if not isinstance(count, int):  # of one number, that is the first
+    if not isinstance(count, int):  # a single value is `start`
         at_end = op.elementwise("And", at_end, op.elementwise("Greater", last, 0.0))
     return op.where(at_end, stop, line)
 
@@ -57,14 +57,14 @@ def lin_space(op: Context, start: Value, stop: Value, num: Value, /) -> Value:
 
 @tf_op("Bucketize")
 def bucketize(op: Context, input: Value, /, *, boundaries: Sequence[float] = ()) -> Value:
-    """How many boundaries are not above each number."""
+    """The bucket of each value: the number of boundaries that are not above it."""
     dtype = "float64" if input.dtype == "float64" else "float32"
     return _bucketize(op, op.cast(input, dtype), op.constant(list(boundaries), dtype))
 
 
 @tf_op("BucketizeWithInputBoundaries")
 def bucketize_with_input_boundaries(op: Context, input: Value, boundaries: Value, /) -> Value:
-    """How many boundaries are not above each number."""
+    """The bucket of each value: the number of boundaries that are not above it."""
     return _bucketize(op, input, op.reshape(op.cast(boundaries, input.dtype), (None,)))
 
 
@@ -75,7 +75,7 @@ def _bucketize(op: Context, x: Value, boundaries: Value) -> Value:
 
 @tf_op("BoostedTreesBucketize", outputs=("buckets*num_features",))
 def boosted_trees_bucketize(op: Context, /, *inputs: Value, num_features: int) -> list[Value]:
-    """How many boundaries of its feature are below each number; the last one counts as above."""
+    """The number of each feature's boundaries below each value, the last boundary excluded."""
     pairs = zip(inputs[:num_features], inputs[num_features:], strict=True)
     return [_bucketize_feature(op, values, boundaries) for values, boundaries in pairs]
 
@@ -90,7 +90,7 @@ def _bucketize_feature(op: Context, values: Value, boundaries: Value) -> Value:
 
 @tf_op("Bincount")
 def bincount(op: Context, arr: Value, size: Value, weights: Value, /) -> Value:
-    """How often each number below a size is there, or the sum of its weights."""
+    """The number of occurrences of each integer below `size`, or their sum of weights."""
     return _counts(op, op.reshape(arr, (None,)), size, weights, is_binary=False)
 
 
@@ -98,12 +98,12 @@ def bincount(op: Context, arr: Value, size: Value, weights: Value, /) -> Value:
 def dense_bincount(
     op: Context, input: Value, size: Value, weights: Value, /, *, binary_output: bool = False
 ) -> Value:
-    """How often each number below a size is there, in a vector or in each row of a matrix."""
+    """The number of occurrences of each integer below `size`, per vector or matrix row."""
     return _counts(op, input, size, weights, is_binary=binary_output)
 
 
 def _counts(op: Context, x: Value, size: Value, weights: Value, *, is_binary: bool) -> Value:
-    """Count along the last axis; numbers that are too large go to an element that is cut off."""
+    """Count along the last axis; too large values are counted in an extra bin, which is dropped."""
     (count,) = op.dims(size)
     length = op.cast(op.unsqueeze(size, [0]) if size.rank == 0 else size, "int64")
     one = op.constant([1], "int64")
@@ -143,7 +143,7 @@ def _has_weights(weights: Value) -> bool:
 def histogram_fixed_width(
     op: Context, values: Value, value_range: Value, nbins: Value, /, *, node: Node
 ) -> Value:
-    """How many values are in each of so many equal bins; what is outside, at the ends."""
+    """The number of values in each of `nbins` equal bins; the first and last include outliers."""
     low = op.slice(value_range, [0], [0], [1])
     high = op.slice(value_range, [0], [1], [2])
     bins = op.cast(nbins, "int64")

@@ -1,9 +1,9 @@
-"""Loops that are a recurrent layer, as ONNX's LSTM, GRU and RNN.
+"""Replace loops that compute a recurrent layer by ONNX's LSTM, GRU and RNN.
 
-What a round computes is read as an expression of the states and of the step: sums of products with
-matrices from outside the loop, cut into gates, activated and put together. Where it is exactly the
-formula of a cell, in whichever order its gates and operands stand, the operator takes the loop's
-place; else the loop stays. Cells on one another in one loop become one operator each.
+An iteration is read as an expression of the states and the time step's input: sums of products with
+matrices from outside the loop, split into gates, activated and combined. If it is exactly the
+formula of a cell, with gates and operands in any order, the operator replaces the loop; otherwise
+the loop is kept. Stacked cells in one loop become one operator each.
 Spec: https://onnx.ai/onnx/operators/onnx__LSTM.html
 """
 
@@ -34,32 +34,32 @@ from converter.lower.tf.recurrence_terms import (
 from converter.lower.tf.rounds import least
 from converter.lower.values import Value, total
 
-MOST_NODES = 400  # of a round: cells have about forty
+MOST_NODES = 400  # of an iteration: cells have about forty
 
 
 def recognise_recurrence(
     op: Context, body: Graph, begin: Sequence[Value], counters: set[str], limits: Sequence[Value]
 ) -> list[Value] | None:
-    """Return what a loop yields, made by ONNX's own operators, or None where it is no such loop.
+    """Return a loop's outputs, computed by ONNX's recurrent operators, or None if it has no cell.
 
     Args:
         op: The builder, outside the loop.
-        body: Inputs are the number of the round, whether to go on, and the variables; outputs are
-            whether to go on, the variables, and what is stacked.
-        begin: What the variables are at the beginning.
-        counters: Names of variables that count the rounds from zero.
-        limits: Of the number of rounds: the least counts, and nothing else ends the loop.
+        body: Its inputs are the iteration number, the condition and the loop variables; its outputs
+            are the condition, the loop variables and the scan outputs.
+        begin: Initial values of the loop variables.
+        counters: Names of loop variables that count the iterations from zero.
+        limits: Upper bounds of the trip count: it is exactly their minimum.
     """
     if len(body.nodes) > MOST_NODES or not any(n.op_type == "MatMul" for n in body.nodes):
         return None
     try:
         return _Replacement(op, body, begin, counters, limits).replaced()
     except (Other, TypeError, ValueError, KeyError, IndexError, AttributeError):
-        return None  # whatever it is, of however odd a form: it can stay a loop
+        return None  # an unexpected form: the loop is kept
 
 
 class _Replacement:
-    """One loop that ONNX's recurrent operators take the place of."""
+    """Replaces one loop by ONNX's recurrent operators."""
 
     def __init__(
         self, op: Context, body: Graph, begin: Sequence[Value], counters: set[str],
@@ -74,10 +74,10 @@ class _Replacement:
         self._lengths: str | None = None
 
     def replaced(self) -> list[Value]:
-        """Return what the loop yields.
+        """Return the loop's outputs.
 
         Raises:
-            Other: It is no recurrent layer.
+            Other: The loop is not a recurrent layer.
         """
         count = len(self._begin)
         names = self._body.outputs[1:]
@@ -90,7 +90,7 @@ class _Replacement:
         stacked = [self._reader.read(name) for name in names[count:]]
         states = [i for i, s in enumerate(after) if s[0] not in ("round", "last")]
         made: dict[int, Value] = {}
-        outputs: dict[Symbol, tuple[Value, Value]] = {}  # of a cell: all, and the last
+        outputs: dict[Symbol, tuple[Value, Value]] = {}  # cell -> all outputs, and the last
         while states:
             cells = (cell_of(after, i) for i in states)
             found = next((c for c in cells if c is not None and self._fed(c, outputs)), None)
@@ -104,7 +104,7 @@ class _Replacement:
         return self._results(after, stacked, made, outputs)
 
     def _going_on(self, symbol: Symbol, number: int) -> Symbol:
-        """Return what a state becomes while its sequence goes on."""
+        """Return the update of a state within its sequence length."""
         if isinstance(symbol, Linear) or symbol[0] != "where":
             return symbol
         _, lengths, ended, new = symbol
@@ -153,7 +153,7 @@ class _Replacement:
     # -- ONNX's operators ----------------------------------------------------------------------
 
     def _made_of(self, cell: Cell, outputs: dict[Symbol, tuple[Value, Value]]) -> list[Value]:
-        """Return all outputs of a cell, and its last states."""
+        """Return a cell's outputs at all time steps, and its final states."""
         op = self._op
         source = input_of(cell.gates[0], cell)
         x = self._reader.outer(source[1]) if source[0] == "step" else outputs[source][0]
@@ -162,7 +162,7 @@ class _Replacement:
         if x.dtype != "float32" or any(b.rank != 2 or b.shape[1] != units for b in begin):
             raise Other
         if any(b.shape[0] == 1 != x.shape[1] for b in begin):
-            raise Other  # one state for all of a batch, which the first round makes several
+            raise Other  # one state for the whole batch, which the first iteration broadcasts
         if not all(self._covers(v, x.shape[0]) for v in self._limits):
             raise Other
         kernel = self._matrix([term_of(g, source) for g in cell.gates])
@@ -195,7 +195,7 @@ class _Replacement:
         return op.elementwise("Min", low, steps)
 
     def _covers(self, limit: Value, steps: Dim) -> bool:
-        """Return whether a limit is no less than the number of steps, or of those that count."""
+        """Return whether a limit is at least the number of time steps, or the longest sequence."""
         known = stacks.size_of(self._op, limit)
         if known is not None and (known == steps or _no_less(known, steps)):
             return True
@@ -220,13 +220,13 @@ class _Replacement:
         return node.op_type == "ReduceMax" and self._lengths == inside[0].name
 
     def _says(self, limit: str) -> bool:
-        """Return whether a number is the size of the axis of steps, of whatever size."""
+        """Return whether a limit is the size of the time axis, itself unknown."""
         found = self._sizes(limit)
         axes = {self._origin(s[1]) for s in self._reader.symbols.values() if s[0] == "step"}
         return len(found) == 1 and axes == {found[0]}
 
     def _origin(self, name: str, axis: int = 0) -> tuple[str, int]:
-        """Return which axis of which tensor an axis is, before that was only moved."""
+        """Return the tensor and axis from which an axis comes by transposes."""
         while (node := self._producer(name)) is not None:
             if node.op_type == "Transpose":
                 order = node.attributes["perm"]
@@ -238,7 +238,7 @@ class _Replacement:
         return name, axis
 
     def _sizes(self, name: str) -> list[tuple[str, int] | None]:
-        """Return of which axes the sizes are that a tensor holds; None for other numbers."""
+        """Return the axes whose sizes are a tensor's elements; None for each other element."""
         node = self._producer(name)
         if node is None:
             return [None] * max(1, total(self._op.graph.specs[name].shape) or 1)
@@ -265,7 +265,7 @@ class _Replacement:
         return next((n for g in self._op.enclosing for n in g.nodes if name in n.outputs), None)
 
     def _matrix(self, terms: Sequence[Term]) -> Value:
-        """Return gates' matrices as ONNX has them: [gates * units, rows]."""
+        """Return the gates' matrices in ONNX's layout: [gates * units, rows]."""
         op = self._op
         parts: list[Term] = []
         for term in terms:
@@ -286,7 +286,7 @@ class _Replacement:
         return op.plain(op.transpose(together, (1, 0)))
 
     def _bias(self, cell: Cell, units: int) -> Value | None:
-        """Return gates' biases as ONNX has them: [2 * gates * units]."""
+        """Return the gates' biases in ONNX's layout: [2 * gates * units]."""
         inner = [Linear(units)] * len(cell.gates)
         if cell.inner is not None:
             inner[-1] = cell.inner
@@ -310,7 +310,7 @@ class _Replacement:
 
 
 def is_zero(op: Context, value: Value) -> bool:
-    """Return whether a value is zeros of whatever shape."""
+    """Return whether a value is known to be all zeros."""
     found = op.static(value)
     if found is not None:
         return found.dtype.kind in "fiu" and not found.any()
@@ -328,6 +328,6 @@ def _no_less(a: Dim, b: Dim) -> bool:
 
 
 def _is_next(before: Term, term: Term) -> bool:
-    """Return whether a term's columns are behind another's."""
+    """Return whether a term's columns directly follow those of `before`."""
     same = (before.matrix, before.rows) == (term.matrix, term.rows)
     return same and before.columns[1] == term.columns[0]

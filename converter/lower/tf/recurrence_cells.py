@@ -1,6 +1,6 @@
-"""The formulas of LSTM, GRU and RNN, found in expressions of what a round of a loop computes.
+"""Match the formulas of LSTM, GRU and RNN in the expressions of a loop's iteration.
 
-Operands of sums and products may stand in any order, and so may gates. See `recurrence`.
+Gates, and operands of sums and products, may be in any order. See `recurrence`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from converter.lower.tf.recurrence_terms import (
 
 
 def activated(symbol: Symbol) -> Symbol:
-    """Return a sum as what no activation changes."""
+    """Return a sum with a linear activation; other symbols unchanged."""
     return ("act", LINEAR, symbol) if isinstance(symbol, Linear) else symbol
 
 
@@ -40,12 +40,12 @@ def _gate(symbol: Symbol) -> tuple[Activation, Linear] | None:
 
 
 def cell_of(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Return the cell of which a state is the output."""
+    """Return the cell whose output is a state, or None."""
     return _lstm(after, number) or _gru(after, number) or _rnn(after, number)
 
 
 def _lstm(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = o * act(c), c = f * c + i * act(g)."""
+    """Match `h = o * act(c)`, `c = f * c + i * act(g)`."""
     for out, active in _pairs(after[number], "mul"):
         o = _gate(out)
         kind, c = (active[1], active[2]) if active[0] == "act" else (LINEAR, active)
@@ -73,7 +73,7 @@ def _lstm(after: Sequence[Symbol], number: int) -> Cell | None:
 
 
 def _peepholes(gates: Sequence[Linear], seen: Sequence[Symbol]) -> list[str] | None:
-    """Return the vectors of i, o and f, none for none, or None where they are no such thing."""
+    """Return the peepholes of i, o and f, [] if there are none, None if they do not match."""
     found = [g.peepholes for g in gates]
     if not any(found):
         return []
@@ -85,7 +85,7 @@ def _peepholes(gates: Sequence[Linear], seen: Sequence[Symbol]) -> list[str] | N
 
 
 def _gru(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = z * h + (1 - z) * act(g), g with r before or after the product of h."""
+    """Match `h = z * h + (1 - z) * act(g)`, with r applied before or after the product with h."""
     own = ("state", number)
     for kept, new in _pairs(after[number], "add"):
         for update, before in _pairs(kept, "mul"):
@@ -113,7 +113,7 @@ def _gru(after: Sequence[Symbol], number: int) -> Cell | None:
 
 
 def _candidate(symbol: Symbol, own: Symbol) -> tuple[Symbol, Linear, Linear | None] | None:
-    """Return the reset gate, the sum, and the product of the state where it is reset behind it."""
+    """Return the reset gate, the sum, and the product with the state if reset after it."""
     if not isinstance(symbol, Linear):
         if symbol[0] != "reset sum":
             return None
@@ -128,7 +128,7 @@ def _candidate(symbol: Symbol, own: Symbol) -> tuple[Symbol, Linear, Linear | No
 
 
 def _rnn(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = act(g)."""
+    """Match `h = act(g)`."""
     found = _gate(after[number])
     if found is None or found[1].peepholes:
         return None
@@ -137,7 +137,7 @@ def _rnn(after: Sequence[Symbol], number: int) -> Cell | None:
 
 
 def _is_recurrent(gate: Linear, cell: Cell) -> bool:
-    """Return whether a gate is a product of the input and one of the state."""
+    """Return whether a gate is the sum of one product with an input and one with the state."""
     own = ("state", cell.states[0])
     return len(gate.terms) == 2 and sum(t.source == own for t in gate.terms) == 1
 
@@ -151,25 +151,25 @@ def _is_hidden(term: Term, cell: Cell) -> bool:
 
 
 def input_of(gate: Linear, cell: Cell) -> Symbol:
-    """Return what beside the state a gate is a product of, if it is one thing."""
+    """Return the single input, other than the state, of a gate's products, or None."""
     others = [t.source for t in gate.terms if not _is_hidden(t, cell)]
     return others[0] if len(others) == 1 else None
 
 
 def term_of(gate: Linear, source: Symbol) -> Term:
-    """Return the product with something."""
+    """Return a gate's product with a source."""
     return next(t for t in gate.terms if t.source == source)
 
 
 def hidden(gate: Linear, cell: Cell) -> Term:
-    """Return the product with the state."""
+    """Return a gate's product with the state."""
     if cell.inner is not None and gate is cell.gates[-1]:
         return cell.inner.terms[0]
     return next(t for t in gate.terms if _is_hidden(t, cell))
 
 
 def activations(cell: Cell) -> dict[str, Any]:
-    """Return activations as ONNX's attributes, where they are not the usual ones."""
+    """Return ONNX's attributes of the activations, {} for the default ones."""
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
     names = [name for name, _, _ in cell.activations]
     if names == usual[cell.op_type]:
@@ -178,7 +178,7 @@ def activations(cell: Cell) -> dict[str, Any]:
     alphas = [float(a) for _, a, _ in cell.activations if a is not None]
     betas = [float(b) for _, _, b in cell.activations if b is not None]
     if alphas:
-        found["activation_alpha"] = alphas  # of those that have one
+        found["activation_alpha"] = alphas  # only of activations that have one
     if betas:
         found["activation_beta"] = betas
     return found

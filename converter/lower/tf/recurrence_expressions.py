@@ -1,4 +1,4 @@
-"""Read what a round of a loop computes, as expressions of its states and of the step.
+"""Read a loop's iteration as expressions of its states and of the time step's input.
 
 See `recurrence`, which finds cells in them.
 """
@@ -21,7 +21,7 @@ class ExpressionReader:
     """Reads the expressions of one loop's body.
 
     Attributes:
-        symbols: What was read, by the names of values.
+        symbols: Names of values -> the expressions read.
     """
 
     def __init__(self, op: Context, body: Graph, counters: set[str]) -> None:
@@ -34,10 +34,10 @@ class ExpressionReader:
         self._pairs: dict[tuple[str, frozenset[Symbol]], Pair] = {}
 
     def read(self, name: str) -> Symbol:
-        """Return the expression that a value of the body is.
+        """Return the expression of a value of the body.
 
         Raises:
-            Other: No cell computes it.
+            Other: It is part of no recurrent cell.
         """
         found = self.symbols.get(name)
         if found is None:
@@ -67,7 +67,7 @@ class ExpressionReader:
         return self._pairs.setdefault((kind, operands), Pair(kind, operands))
 
     def _number(self, name: str) -> float | None:
-        """Return a scalar constant."""
+        """Return the number of a scalar constant; None of any other value."""
         if self._shape(name) not in ((), (1,)):
             return None
         found = self._op.static(self.outer(name))
@@ -191,7 +191,7 @@ class ExpressionReader:
         return self._pair("add", a, b)
 
     def _vector(self, name: str) -> Dim:
-        """Return the size of a vector, or of one row."""
+        """Return the size of a vector or of a matrix of one row, else None."""
         shape = self._shape(name)
         if len(shape) == 1 or (len(shape) == 2 and shape[0] == 1):
             return shape[-1]
@@ -213,7 +213,7 @@ class ExpressionReader:
         return ("rest", b)
 
     def _read_expand(self, node: Node, name: str) -> Symbol:
-        """Return a number in many places; what is done with it must see to the shape."""
+        """Return a broadcast number and its shape, which the reader of it has to check."""
         found = self.read(node.inputs[0])
         if found[0] != "number" or None in self._shape(name):
             raise Other
@@ -223,14 +223,14 @@ class ExpressionReader:
         a, b = (self.read(n) for n in node.inputs)
         for one, other in ((a, b), (b, a)):
             if one == ("numbers", 1.0, self._shape(name)):
-                return other  # a dropout's, when it is off
+                return other  # the mask of an inactive dropout
         for one, other in ((a, b), (b, a)):
             if one[0] == "number":
                 return self._scaled(other, one[1])
             if one[0] == "act" and isinstance(other, Linear):
                 return ("reset", one, other)
         if isinstance(a, Linear) or isinstance(b, Linear):
-            # An activation that is none: the sum itself.
+            # A linear activation: the sum itself.
             return self._pair("mul", activated(a), activated(b))
         return self._pair("mul", a, b)
 
@@ -260,7 +260,7 @@ class ExpressionReader:
         raise Other
 
     def _between(self, symbol: Symbol, low: float | None, high: float | None) -> Symbol:
-        """Return what is held between bounds; that of 0 and 1 is the hard sigmoid."""
+        """Return a clipped symbol; clipping to [0, 1] is the hard sigmoid."""
         if symbol[0] == "clipped":
             low = symbol[1] if low is None else low
             high, symbol = (symbol[2] if high is None else high), symbol[3]
@@ -286,7 +286,7 @@ class ExpressionReader:
                 return ("act", ("HardSigmoid", factor, 0.0), inner)
         raise Other
 
-    # -- what ends sequences, and what is put out ----------------------------------------------
+    # -- sequence lengths and outputs ----------------------------------------------------------
 
     def _read_greaterorequal(self, node: Node, name: str) -> Symbol:
         del name
@@ -313,7 +313,7 @@ class ExpressionReader:
         return ("where", condition[1], a, b)
 
     def _read_scatternd(self, node: Node, name: str) -> Symbol:
-        """A list of one element, which every round sets."""
+        """Read a list of one element that every iteration overwrites."""
         into, row = self.read(node.inputs[0]), self.read(node.inputs[2])
         places = self._op.static(self.outer(node.inputs[1]))
         if places is None:
@@ -325,7 +325,7 @@ class ExpressionReader:
         return ("last", into[1], row[1])
 
     def _constant_index(self, name: str) -> "np.ndarray | None":
-        """Return an index that is only cast and reshaped."""
+        """Return a constant index that is only cast and reshaped, else None."""
         shape = self._shape(name)
         while True:
             node = next((n for n in self._op.enclosing[-1].nodes if name in n.outputs), None)

@@ -1,14 +1,14 @@
-"""Expressions of what a round of a loop computes, as far as recurrent cells are made of them.
+"""Expressions of a loop's iteration that occur in recurrent cells.
 
-An expression is a tuple, its kind first; sums of products with matrices are `Linear`, and other
-sums and products `Pair`. See `recurrence`.
+An expression is a tuple whose first item is its kind. Sums of products with matrices are `Linear`,
+other sums and products are `Pair`. See `recurrence`.
 """
 
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-# A tuple whose first part is its kind, or a Linear or a Pair, which are read like one.
+# A tuple whose first item is its kind, or a Linear or a Pair, which are indexed alike.
 Symbol: TypeAlias = Any
 Activation: TypeAlias = tuple[str, float | None, float | None]
 
@@ -20,12 +20,12 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-class Other(Exception):  # noqa: N818 - no error: the loop stays one
-    """A round computes what no cell does."""
+class Other(Exception):  # noqa: N818 - not an error: the loop is kept
+    """Raised where an iteration is not a recurrent cell."""
 
 
 class Pair:
-    """A sum or a product of two; equal ones are one, so that comparing them costs nothing."""
+    """A sum or product of two operands. Equal pairs are one object, so they compare by identity."""
 
     __slots__ = ("kind", "operands")
 
@@ -38,7 +38,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A product of something of a round and a part of a matrix from outside."""
+    """A product of an expression and a part of a matrix from outside the loop."""
 
     source: Symbol
     matrix: str
@@ -53,9 +53,9 @@ class Linear:
     Attributes:
         width: Number of columns.
         terms: The products.
-        biases: Parts of vectors from outside.
-        shift: A number that is added.
-        peepholes: Vectors from outside by which something is multiplied, element by element.
+        biases: Parts of vectors from outside the loop.
+        shift: Constant that is added.
+        peepholes: Vectors from outside the loop, and the expressions that they are multiplied with.
     """
 
     width: int
@@ -65,13 +65,13 @@ class Linear:
     peepholes: tuple[tuple[str, Symbol], ...] = ()
 
     def __getitem__(self, place: int) -> Any:
-        """Return what kind of expression this is, as of any other."""
+        """Return the kind of the expression, as index 0 of a tuple does."""
         if place:
             raise Other
         return "linear"
 
     def plus(self, other: "Linear") -> "Linear":
-        """Return the sum of two."""
+        """Return the sum with another."""
         if self.width != other.width:
             raise Other
         return Linear(
@@ -80,7 +80,7 @@ class Linear:
         )  # fmt: skip
 
     def cut(self, start: int, end: int) -> "Linear":
-        """Return some of the columns."""
+        """Return the columns from `start` to before `end`."""
         if self.peepholes or not 0 <= start < end <= self.width:
             raise Other
         terms = (replace(t, columns=_within(t.columns, start, end)) for t in self.terms)
@@ -94,16 +94,16 @@ def _within(span: Span, start: int, end: int) -> Span:
 
 @dataclass(slots=True)
 class Cell:
-    """A cell that was found.
+    """A recurrent cell.
 
     Attributes:
-        op_type: ONNX's operator.
-        states: Numbers of its states: the output, and LSTM's other one.
-        output: The expression of its output.
-        gates: In ONNX's order.
-        activations: As ONNX has them.
-        inner: GRU's product of the state, if that is reset behind it.
-        peepholes: LSTM's, for i, o and f.
+        op_type: ONNX operator.
+        states: Indices of its states: h, and c of an LSTM.
+        output: Expression of its output.
+        gates: Gates in ONNX's order.
+        activations: Activations in ONNX's order.
+        inner: Product with the state of a GRU that applies the reset gate after it.
+        peepholes: Peephole vectors of an LSTM for i, o and f.
     """
 
     op_type: str

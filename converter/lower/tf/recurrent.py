@@ -1,8 +1,8 @@
 """Recurrent layers and cells that are one op: BlockLSTM, GRUBlockCell, CudnnRNN.
 
-The gates of BlockLSTM are in the order i, c, f, o, from its second version on i, f, c, o; those of
-cuDNN are i, f, c, o and r, z, h. The weights of cuDNN are one vector: first all matrices, each
-[units, features], of the input before those of the state, by layer and direction; then the biases.
+The gate order of BlockLSTM is i, c, f, o; that of BlockLSTMV2 is i, f, c, o; those of cuDNN are
+i, f, c, o and r, z, h. The weights of cuDNN are one vector: for each layer and direction the input
+and recurrent matrices of all gates, each [units, features]; then the biases in the same order.
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/BlockLSTM and CudnnRNNV3,
 https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html#cudnngetrnnweightparams
 """
@@ -34,15 +34,15 @@ LSTM_OUTPUTS = ("i", "cs", "f", "o", "ci", "co", "h")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The weights of a BlockLSTM.
+    """The weights and settings of a BlockLSTM.
 
     Attributes:
-        w: [features + units, 4 * units].
-        b: [4 * units].
-        peepholes: For i, f and o, [units] each, or none.
+        w: Kernel [features + units, 4 * units].
+        b: Bias [4 * units].
+        peepholes: Peephole vectors [units] of i, f and o, or ().
         order: Indices of i, c, f and o among the gates.
-        forget_bias: Added to the forget gate.
-        clip: Bound of the state, or zero for none.
+        forget_bias: Constant added to the forget gate.
+        clip: Bound of the cell state's absolute value, or zero for none.
     """
 
     w: Value
@@ -54,7 +54,7 @@ class Block:
 
 
 def _step(op: Context, block: Block, x: Value, cs: Value, h: Value) -> list[Value]:
-    """Return i, cs, f, o, ci, co, h of one step."""
+    """Return i, cs, f, o, ci, co and h of one time step."""
     units = static(cs.shape[1])
     product = op.add(op.matmul(op.concat([x, h], 1), block.w), block.b)
     gates = op.split(product, 1, [units] * 4)
@@ -83,7 +83,7 @@ def lstm_block_cell(
     wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
     use_peephole: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """One step of an LSTM."""
+    """One time step of an LSTM."""
     peepholes = (wci, wcf, wco) if use_peephole else ()
     block = Block(w, b, peepholes, V1, forget_bias, cell_clip)
     return _step(op, block, x, cs_prev, h_prev)
@@ -95,7 +95,7 @@ def block_lstm(
     wcf: Value, wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
     use_peephole: bool = False, node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """An LSTM over the steps in the first axis."""
+    """An LSTM over the time steps in the first axis."""
     peepholes = (wci, wcf, wco) if use_peephole else ()
     block = Block(w, b, peepholes, V1, forget_bias, cell_clip)
     return _over_steps(op, block, seq_len_max, x, cs_prev, h_prev, node)
@@ -107,7 +107,7 @@ def block_lstm_v2(
     wcf: Value, wco: Value, b: Value, /, *, cell_clip: float = 0.0, use_peephole: bool = False,
     node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """An LSTM over the steps in the first axis."""
+    """An LSTM over the time steps in the first axis."""
     peepholes = (wci, wcf, wco) if use_peephole else ()
     block = Block(w, b, peepholes, V2, 0.0, cell_clip)
     return _over_steps(op, block, seq_len_max, x, cs_prev, h_prev, node)
@@ -134,7 +134,7 @@ def _over_steps(
 
 
 def _counting(op: Context, x: Value, most: Value) -> Value | None:
-    """Return the mask of steps within the length, [steps, 1, 1], or None for all."""
+    """Return the mask [steps, 1, 1] of time steps below `most`, or None if all are."""
     known, steps = op.static(most), x.shape[0]
     if known is not None and isinstance(steps, int) and int(known) >= steps:
         return None
@@ -148,7 +148,7 @@ def _counting(op: Context, x: Value, most: Value) -> Value | None:
 
 
 def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
-    """Return the outputs of all steps, by ONNX's own LSTM."""
+    """Return the outputs of all time steps, computed by ONNX's LSTM."""
     units, features = static(cs.shape[1]), static(x.shape[2])
     order = "".join("icfo"[block.order.index(n)] for n in range(4))
     weights = reorder_gates(op, op.transpose(block.w, [1, 0]), 0, "LSTM", order)
@@ -171,7 +171,7 @@ def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
 def gru_block_cell(
     op: Context, x: Value, h_prev: Value, w_ru: Value, w_c: Value, b_ru: Value, b_c: Value, /
 ) -> list[Value]:
-    """One step of a GRU, the reset gate before the product."""
+    """One time step of a GRU; the reset gate is applied before the product with the state."""
     units = static(h_prev.shape[1])
     gates = op.add(op.matmul(op.concat([x, h_prev], 1), w_ru), b_ru)
     r, u = op.split(op.unary("Sigmoid", gates), 1, [units] * 2)
@@ -201,7 +201,7 @@ def cudnn_rnn(
     rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
     dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Stacked recurrent layers of cuDNN over the steps in the first axis."""
+    """Stacked recurrent layers of cuDNN over the time steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -216,7 +216,7 @@ def cudnn_rnn_v3(
     direction: str = "unidirectional", dropout: float = 0.0, seed: int = 0, seed2: int = 0,
     num_proj: int = 0, is_training: bool = True, time_major: bool = True,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Stacked recurrent layers of cuDNN over sequences of different lengths."""
+    """Stacked recurrent layers of cuDNN over sequences of variable length."""
     del seed, seed2
     if dropout and is_training:
         raise Unsupported("dropout")
@@ -235,10 +235,10 @@ def _run_cudnn(
     op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
     input_mode: str, lengths: Value | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Return the outputs and the last states; the second state is the input where unused.
+    """Return the outputs and the final states; without a cell state, `c` is returned unchanged.
 
     Raises:
-        Unsupported: A size is not known, or does not fit the weights.
+        Unsupported: A size is unknown, or does not match the weights.
     """
     if mode not in CUDNN:
         raise Unsupported(f"rnn_mode {mode}")

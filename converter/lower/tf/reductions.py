@@ -1,7 +1,7 @@
-"""Reductions over axes, indices of extremes, and cumulative sums and products.
+"""Reductions over axes, ArgMax and ArgMin, and cumulative sums and products.
 
-Axes may be computed where ONNX takes them as a tensor. The largest and smallest are NaN where any
-element is; the index of the largest passes over NaN.
+Axes may be computed where ONNX takes them as a tensor. Max and Min are NaN if any element is;
+ArgMax and ArgMin ignore NaN.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (reduction_ops,
 argmax_op.cc, scan_ops.cc)
 """
@@ -22,10 +22,10 @@ from converter.lower.values import Value
 
 
 def reduce_over(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -> Value:
-    """Return a reduction over axes that a tensor says.
+    """Return a reduction over the axes in a tensor.
 
     Raises:
-        Unsupported: The axes are computed, and not even how many there are is known.
+        Unsupported: The axes are computed, and their number is unknown.
     """
     known = op.static(axis)
     if known is not None:
@@ -63,7 +63,7 @@ def reduction(
 
 @tf_op("Mean")
 def mean(op: Context, input: Value, axis: Value, /, *, keep_dims: bool = False) -> Value:
-    """The mean over axes; of integers, cut off towards zero."""
+    """The mean over axes; of integers, truncated toward zero."""
     if input.is_float:
         return reduce_over(op, "ReduceMean", input, axis, keep_dims)
     total = reduce_over(op, "ReduceSum", input, axis, keep_dims)
@@ -88,7 +88,7 @@ def euclidean_norm(op: Context, input: Value, axis: Value, /, *, keep_dims: bool
 
 @tf_op("L2Loss")
 def l2_loss(op: Context, t: Value, /) -> Value:
-    """sum(t * t) / 2."""
+    """`sum(t * t) / 2`."""
     return op.mul(op.reduce("ReduceSum", op.mul(t, t), range(t.rank)), 0.5)
 
 
@@ -102,20 +102,20 @@ def l2_loss(op: Context, t: Value, /) -> Value:
 def index_of_extreme(
     op: Context, input: Value, dimension: Value, /, *, name: str, node: Node,
 ) -> Value:  # fmt: skip
-    """The index of an extreme along an axis."""
+    """The index of the maximum or minimum along an axis."""
     axis = input.axis(op.int(dimension, "an axis"))
     kind = node.attribute("output_type", "int64")
     return op.cast(reduce.index_of_extreme(op, name, input, axis), kind)
 
 
-# -- along an axis ---------------------------------------------------------------------------------
+# -- cumulative ------------------------------------------------------------------------------------
 
 
 @tf_op("Cumsum")
 def cumsum(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
-    """The sum of everything up to each element along an axis, from either end."""
+    """The cumulative sum along an axis, from either end."""
     (known,) = op.dims(axis)
     place = op.constant(x.axis(known), "int64") if isinstance(known, int) else axis
     if place.rank:
@@ -127,7 +127,7 @@ def cumsum(
 def cumprod(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
-    """The product of everything up to each element along an axis, from either end."""
+    """The cumulative product along an axis, from either end."""
     place = x.axis(op.int(axis, "an axis"))
     return accumulate(op, x, place, op.mul, 1, exclusive=exclusive, reverse=reverse)
 
@@ -136,7 +136,7 @@ def cumprod(
 def cumulative_logsumexp(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
-    """log(sum(exp)) of everything up to each element along an axis, from either end."""
+    """The cumulative `log(sum(exp(x)))` along an axis, from either end."""
     place = x.axis(op.int(axis, "an axis"))
     wide = op.cast(x, "float32") if x.dtype == "bfloat16" else x
 

@@ -1,4 +1,4 @@
-"""The trip count of a loop, as far as its condition tells."""
+"""Find the trip count of a loop in its condition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The trip count of a loop, as far as its condition tells.
+    """The trip count of a loop, as far as known from its condition.
 
     Attributes:
-        limits: Values from outside the loop, of which the least bounds the trip count.
-        exact: Whether nothing else ends the loop earlier.
+        limits: Values from outside the loop; their minimum bounds the trip count.
+        exact: Whether that minimum is the trip count.
     """
 
     limits: list[Value]
@@ -29,7 +29,7 @@ def find_counters(
     inner: dict[int, Value],
     after: Sequence[ProgramValue],
 ) -> set[str]:
-    """Return the names of variables that start at 0 and grow by 1 in each iteration."""
+    """Return the names of loop variables that start at 0 and grow by 1 in each iteration."""
     found = set()
     for i, value in inner.items():
         thing, first = after[i], start[i]
@@ -52,7 +52,7 @@ def find_counters(
 
 
 def is_round(op: Context, index: Value, counters: set[str]) -> bool:
-    """Return whether an index is that of the iteration."""
+    """Return whether an index is the iteration number."""
     name = index.name
     while name not in counters:
         node = _producer(op.graph, name)
@@ -67,11 +67,11 @@ def _producer(graph: Graph, name: str) -> Node | None:
 
 
 def find_limits(op: Context, again: Value, counters: set[str]) -> Rounds:
-    """Return the trip count that a condition tells.
+    """Return the trip count, as far as known from the condition.
 
     Args:
         op: The builder, in the loop's body.
-        again: Condition of another iteration.
+        again: Condition of the next iteration.
         counters: Names of the counters after the iteration.
     """
     made = {name for node in op.graph.nodes for name in node.outputs} | {*op.graph.inputs}
@@ -96,7 +96,7 @@ def find_limits(op: Context, again: Value, counters: set[str]) -> Rounds:
 
 
 def least(op: Context, limits: list[Value]) -> Value:
-    """Return the least of several numbers as a scalar of int64."""
+    """Return the minimum of several scalars as a scalar of int64."""
     different: dict[object, Value] = {}
     for limit in limits:
         known = stacks.size_of(op, limit)
@@ -108,7 +108,7 @@ def least(op: Context, limits: list[Value]) -> Value:
 
 
 def reaches(op: Context, limit: Value, count: Dim) -> bool:
-    """Return whether a limit is known to be at least a trip count."""
+    """Return whether a limit is known to be at least `count`."""
     known = stacks.size_of(op, limit)
     if isinstance(known, int) and isinstance(count, int):
         return known >= count

@@ -1,4 +1,4 @@
-"""Call a row of the table on tensors: a constant where all elements are known, else nodes."""
+"""Call the handler of an op; fold the op to a constant if all output elements are known."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ from converter.lower.tf.table import Row
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-MOST_OUTPUTS = 1 << 16  # of one node, or inputs
-FLOATS = 16  # elements of floating point numbers that are computed beforehand
+MOST_OUTPUTS = 1 << 16  # maximum number of outputs or inputs of one node
+FLOATS = 16  # maximum number of elements of a float tensor that is folded
 DTYPE_OF = {"Select": 1, "SelectV2": 1, "Fill": 1}  # ops -> the input that has the output's dtype
 
 
@@ -25,17 +25,17 @@ def call_row(
     inputs: Sequence[ProgramValue],
     attributes: Mapping[str, Any],
 ) -> Any:
-    """Return what an op yields: one tensor, or a list of several.
+    """Return the output of an op, or the list of its outputs.
 
     Args:
         op: Builder.
-        row: The op's.
-        node: Given to handlers that ask for it.
-        inputs: In the order of the op's definition.
-        attributes: Those that the handler takes.
+        row: Row of the op.
+        node: Node, passed to handlers that take it.
+        inputs: Inputs in the order of the op's definition.
+        attributes: Attributes that the handler takes.
 
     Raises:
-        Unsupported: The handler does not support them.
+        Unsupported: The handler does not support the inputs or attributes.
     """
     elements = _fold(op, node, inputs, attributes)
     if elements is not None and contents.known(elements):
@@ -49,16 +49,16 @@ def call_row(
 
 
 def arguments_of(node: Node, row: Row) -> dict[str, Any]:
-    """Return a node's attributes as its handler takes them.
+    """Return a node's attributes as the keyword arguments of its handler.
 
     Raises:
-        Unsupported: It has one that the handler does not take.
+        Unsupported: The handler does not take one of the attributes.
     """
     found = {}
     for name, proto in node.raw.items():
         if name in row.arguments:
             value = found[name] = attribute(proto)
-            is_count = name.startswith("num") and name != "num_buckets"  # which says how large
+            is_count = name.startswith("num") and name != "num_buckets"  # a modulus
             if is_count and isinstance(value, int) and value > MOST_OUTPUTS:
                 raise Unsupported(f"{name} = {value}")
         elif not row.is_ignored(name) and not is_type(proto):
@@ -69,7 +69,7 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
 def _fold(
     op: Context, node: Node, inputs: Sequence[ProgramValue], attributes: Mapping[str, Any]
 ) -> np.ndarray | None:
-    """Return what is known of the elements that an op yields, or None for nothing."""
+    """Return the known elements of an op's output, or None if none can be inferred."""
     if not inputs or not contents.follows(node.op):
         return None
     arrays = []
@@ -86,7 +86,7 @@ def _fold(
 
 
 def _dtype(node: Node, inputs: Sequence[ProgramValue], elements: np.ndarray) -> Any:
-    """Return the dtype of elements that were followed as Python's numbers."""
+    """Return the dtype of folded elements that are Python numbers."""
     if elements.size and all(isinstance(n, bool | np.bool_) for n in elements.flat):
         return np.bool_
     if node.op == "Cast":

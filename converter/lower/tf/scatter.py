@@ -1,4 +1,4 @@
-"""Scatter ops: into tensors and variables; dynamic stitch and partition."""
+"""Scatter ops on tensors and variables; DynamicStitch and DynamicPartition."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,17 +18,17 @@ from converter.lower.values import Value
 
 
 def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = "none") -> Value:
-    """Return a tensor with values put at places: indices [..., axes], updates [..., rest].
+    """Scatter updates [..., rest] into a tensor at indices [..., axes].
 
     Args:
         op: The builder.
         x: The tensor.
-        indices: Places, none negative.
-        updates: What is put there.
-        reduction: What is done with what was there before: none, add, sub, mul, max or min.
+        indices: Indices, none negative.
+        updates: Values to scatter.
+        reduction: Reduction with the previous values: none, add, sub, mul, max or min.
 
     Raises:
-        Unsupported: How many numbers make a place is not known.
+        Unsupported: The number of indexed axes is unknown.
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int) or depth < 1:
@@ -39,7 +39,7 @@ def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = 
 
 
 def negative(op: Context, x: Value) -> Value:
-    """Return -x, of unsigned integers what wraps around as that."""
+    """Return `-x`, with wrap-around for unsigned integers."""
     if x.dtype.startswith("uint"):
         return op.sub(op.constant(0, x.dtype), x)
     return op.unary("Neg", x)
@@ -73,13 +73,13 @@ def scatter_into(
 def scatter_nd_added(
     op: Context, input: Value, indices: Value, updates: Value, /, *, bad_indices_policy: str = ""
 ) -> Value:
-    """A tensor with others added at places."""
+    """A tensor with updates added at indices."""
     _policy(bad_indices_policy)
     return _add(op, input, indices, updates)
 
 
 def _add(op: Context, x: Value, indices: Value, updates: Value) -> Value:
-    if x.dtype == "bool":  # a sum of truths is whether any is one
+    if x.dtype == "bool":  # the sum of booleans is their disjunction
         wide = put(op, op.cast(x, "int32"), indices, op.cast(updates, "int32"), "max")
         return op.cast(wide, "bool")
     if x.dtype == "string":
@@ -96,7 +96,7 @@ def _add(op: Context, x: Value, indices: Value, updates: Value) -> Value:
 def scatter_into_zeros(
     op: Context, indices: Value, updates: Value, shape: Value, /, *, bad_indices_policy: str = ""
 ) -> Value:
-    """Zeros of a shape, with values added at places."""
+    """Zeros of a shape, with updates added at indices."""
     _policy(bad_indices_policy)
     zeros = extents.fill(op, blank(op, updates.dtype), extents.elements(op, shape))
     return _add(op, zeros, indices, updates)
@@ -107,7 +107,7 @@ def sparse_to_dense(
     op: Context, sparse_indices: Value, output_shape: Value, sparse_values: Value,
     default_value: Value, /,
 ) -> Value:  # fmt: skip
-    """A number in a shape, with others at places."""
+    """A sparse tensor converted to a dense one, filled with a default value."""
     depth = sparse_indices.shape[1] if sparse_indices.rank > 1 else 1
     if isinstance(depth, int):
         sides = extents.list_elements(op, output_shape, depth)
@@ -129,7 +129,7 @@ def sparse_to_dense(
 
 
 def rows(op: Context, x: Value, indices: Value, updates: Value, reduction: str = "none") -> Value:
-    """Return a tensor with rows put at numbers: indices [...], updates [..., rest] or a scalar."""
+    """Scatter rows into a tensor: indices [...], updates [..., rest] or a scalar."""
     count = extents.product(op, extents.of_all(op, indices))
     rest = extents.of_all(op, x)[1:]
     places = extents.reshape_to(op, indices, [count, extents.number(op, 1)])
@@ -146,7 +146,7 @@ def rows(op: Context, x: Value, indices: Value, updates: Value, reduction: str =
     Variant("InplaceSub", "A tensor with rows subtracted at indices.", reduction="sub"),
 )
 def change_rows(op: Context, x: Value, i: Value, v: Value, /, *, reduction: str) -> Value:
-    """A tensor with rows changed."""
+    """A tensor with rows updated at indices."""
     return rows(op, x, i, v, reduction)
 
 
@@ -154,10 +154,10 @@ def change_rows(op: Context, x: Value, i: Value, v: Value, /, *, reduction: str)
 
 
 def divide_rows(op: Context, x: Value, indices: Value, updates: Value) -> Value:
-    """Return a tensor with rows divided by others.
+    """Divide rows of a tensor by updates.
 
     Raises:
-        Unsupported: They are integers.
+        Unsupported: The dtype is integer.
     """
     if not x.is_float:
         raise Unsupported(f"a division of {x.dtype}")
@@ -195,7 +195,7 @@ def _change(
 def scatter_rows(
     op: Session, ref: ProgramValue, indices: Value, updates: Value, /, *, change: Change
 ) -> ProgramValue:
-    """A variable with rows changed."""
+    """Update rows of a variable."""
     return _change(op, ref, indices, updates, change)
 
 
@@ -205,7 +205,7 @@ def scatter_rows(
 def scatter_rows_of_resource(
     op: Session, resource: ProgramValue, indices: Value, updates: Value, /, *, change: Change
 ) -> list[ProgramValue]:
-    """A variable with rows changed."""
+    """Update rows of a variable."""
     _change(op, resource, indices, updates, change)
     return []
 
@@ -215,7 +215,7 @@ def scatter_elements(
     op: Session, ref: ProgramValue, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
 ) -> ProgramValue:  # fmt: skip
-    """A variable with elements changed."""
+    """Update elements of a variable."""
     _policy(bad_indices_policy)
     return _change(op, ref, indices, updates, change)
 
@@ -228,18 +228,18 @@ def scatter_elements_of_resource(
     op: Session, resource: ProgramValue, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
 ) -> list[ProgramValue]:  # fmt: skip
-    """A variable with elements changed."""
+    """Update elements of a variable."""
     _policy(bad_indices_policy)
     _change(op, resource, indices, updates, change)
     return []
 
 
-# -- dealt out by index ---------------------------------------------------------------------------
+# -- dynamic stitch and partition ------------------------------------------------------------------
 
 
 @tf_op("DynamicStitch", "ParallelDynamicStitch")
 def dynamic_stitch(op: Context, *inputs: Value) -> Value:
-    """Slices of several tensors in one, each at its number; of several at one, the last."""
+    """The slices of several tensors merged by index; of a duplicate index the last one."""
     count = len(inputs) // 2
     indices, data = inputs[:count], inputs[count:]
     rank = indices[0].rank
@@ -253,7 +253,7 @@ def dynamic_stitch(op: Context, *inputs: Value) -> Value:
     values = concatenate(
         op, [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)], 0
     )
-    # Of several that have one number the last: the largest of their own numbers.
+    # Of duplicate indices the last counts: the maximum of the positions.
     least = op.concat([places, op.constant([-1], "int64")], 0)
     last = op.reduce("ReduceMax", least, [0], keepdims=True)
     size = Extent(None, lambda: op.add(last, op.constant(1, "int64")))
@@ -267,7 +267,7 @@ def dynamic_stitch(op: Context, *inputs: Value) -> Value:
 
 
 def _flat(op: Context, value: Value, rest: list[Extent], axes: int) -> Value:
-    """Return a value whose first axes are one."""
+    """Flatten the first `axes` axes to one, before the axes `rest`."""
     if axes == 1:
         return value
     first = extents.product(op, extents.of_all(op, value)[:axes])
@@ -278,7 +278,7 @@ def _stitch(
     op: Context, data: tuple[Value, ...], indices: tuple[Value, ...], rest: list[Extent],
     numbers: np.ndarray,
 ) -> Value:  # fmt: skip
-    """Stitch by indices that are known: one after another, and gathered."""
+    """Stitch by static indices: concatenate and gather."""
     parts = [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)]
     whole = concatenate(op, parts, 0)
     size = int(numbers.max(initial=-1)) + 1
@@ -293,7 +293,7 @@ def _stitch(
 def dynamic_partition(
     op: Context, data: Value, partitions: Value, /, *, num_partitions: int
 ) -> list[Value]:
-    """The slices of a tensor dealt out by index."""
+    """The slices of a tensor, distributed to `num_partitions` tensors by index."""
     rest = extents.of_all(op, data)[partitions.rank :]
     if partitions.rank == 0:
         data, partitions = op.unsqueeze(data, [0]), op.unsqueeze(partitions, [0])

@@ -1,7 +1,7 @@
-"""Sums, means and extremes of the slices that have one number.
+"""Segment reductions: sums, products, means and extremes of the slices of each segment.
 
-Every one is a scatter with a reduction. What no slice has the number of is 0 where segments are in
-order, and what the reduction begins with where they are in any, or their number is given.
+Each is a scatter with a reduction. An empty segment is 0 if the segment ids are sorted, and the
+reduction's initial value if they are unsorted.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/segment_reduction_ops_impl.h
 """
 
@@ -22,13 +22,13 @@ REDUCTIONS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}
 
 
 def last_and_one(op: Context, ids: Value) -> Extent:
-    """Return how many segments there are of which the last number says it."""
+    """Return the number of segments of sorted ids: the last id plus one."""
     known = op.static(ids)
     if known is not None:
         return extents.number(op, int(known[-1]) + 1 if known.size else 0)
 
     def make() -> Value:
-        least = op.concat([op.constant([-1], ids.dtype), ids], 0)  # there may be none
+        least = op.concat([op.constant([-1], ids.dtype), ids], 0)  # there may be no ids
         last = op.cast(op.slice(least, [0], [-1], [1 << 31]), "int64")
         return op.add(last, op.constant([1], "int64"))
 
@@ -36,7 +36,7 @@ def last_and_one(op: Context, ids: Value) -> Extent:
 
 
 def start_of(kind: str, dtype: str, *, infinite: bool = False) -> object:
-    """Return what a reduction begins with: of extremes the number that is beyond all others."""
+    """Return the initial value of a reduction; for Max the lowest, for Min the highest value."""
     if kind in ("Sum", "Prod"):
         return int(kind == "Prod")
     sign: float = -1 if kind == "Max" else 1
@@ -57,15 +57,15 @@ def _constant(op: Context, number: object, dtype: str) -> Value:
 def reduce_by_segment(
     op: Context, kind: str, data: Value, ids: Value, count: Extent, *, infinite: bool = False
 ) -> Value:
-    """Return each segment's sum, product or extreme: data [n, rest], ids [n].
+    """Reduce each segment to its sum, product or extreme: data [n, rest], ids [n].
 
     Args:
         op: The builder.
         kind: Sum, Prod, Max or Min.
-        data: What is reduced.
-        ids: Of the segments, none negative.
-        count: How many there are.
-        infinite: Whether extremes begin with infinity, and not with the largest number.
+        data: Slices to reduce.
+        ids: Segment id of each slice, none negative.
+        count: Number of segments.
+        infinite: Whether the initial value of extremes is infinite, and not the largest finite one.
     """
     dtype = data.dtype
     wide = "float32" if dtype in NARROW else dtype
@@ -77,18 +77,18 @@ def reduce_by_segment(
 
 
 def counts(op: Context, ids: Value, count: Extent, dtype: str) -> Value:
-    """Return how many slices each segment has: [count]."""
+    """Return the number of slices of each segment: [count]."""
     zeros = extents.fill(op, op.constant(0, dtype), [count])
     ones = extents.fill(op, op.constant(1, dtype), [extents.of(op, ids, 0)])
     return put(op, zeros, op.unsqueeze(ids, [1]), ones, "add")
 
 
 def _as_wide(op: Context, vector: Value, like: Value) -> Value:
-    """Return one number for each segment, with the axes of what they belong to."""
+    """Return a vector of one value per segment, unsqueezed to broadcast with `like`."""
     return op.unsqueeze(vector, list(range(1, like.rank))) if like.rank > 1 else vector
 
 
-# -- in order --------------------------------------------------------------------------------------
+# -- sorted ids ------------------------------------------------------------------------------------
 
 
 @tf_op(
@@ -98,7 +98,7 @@ def _as_wide(op: Context, vector: Value, like: Value) -> Value:
     Variant("SegmentMin", "The smallest of slices, segment by segment.", kind="Min"),
 )
 def reduce_segments(op: Context, data: Value, segment_ids: Value, /, *, kind: str) -> Value:
-    """Slices reduced, segment by segment."""
+    """The reduction of the slices of each segment."""
     count = last_and_one(op, segment_ids)
     made = reduce_by_segment(op, kind, data, segment_ids, count, infinite=True)
     if kind in ("Sum", "Prod"):
@@ -109,7 +109,7 @@ def reduce_segments(op: Context, data: Value, segment_ids: Value, /, *, kind: st
 
 @tf_op("SegmentMean")
 def segment_mean(op: Context, data: Value, segment_ids: Value, /) -> Value:
-    """The means of slices, segment by segment; of integers, cut off."""
+    """The mean of the slices of each segment; of integers, truncated."""
     return _mean(op, data, segment_ids, last_and_one(op, segment_ids))
 
 
@@ -125,11 +125,11 @@ def _mean(op: Context, data: Value, ids: Value, count: Extent, *, root: bool = F
     return op.cast(op.div(total, _as_wide(op, op.cast(many, wide), total)), dtype)
 
 
-# -- in any order ----------------------------------------------------------------------------------
+# -- unsorted ids ----------------------------------------------------------------------------------
 
 
 def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> Value:
-    """Return segments' sums or extremes; slices whose number is negative are left out."""
+    """Reduce segments of unsorted ids; slices of negative ids are dropped."""
     if ids.rank != 1:
         lines = extents.product(op, extents.of_all(op, ids))
         rest = extents.of_all(op, data)[ids.rank :]
@@ -138,7 +138,7 @@ def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> 
     known = op.static(ids)
     if known is not None and (known >= 0).all():
         return reduce_by_segment(op, kind, data, ids, count)
-    # Those go to one segment more, which is cut off.
+    # Slices of negative ids go to an extra segment, which is dropped.
     ids = op.cast(ids, "int64")
     outside = op.elementwise("Less", ids, op.constant(0, "int64"))
     places = op.where(outside, op.squeeze(count.vector, [0]), ids)
@@ -171,18 +171,18 @@ def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> 
 def reduce_unsorted_segments(
     op: Context, data: Value, segment_ids: Value, num_segments: Value, /, *, kind: str,
 ) -> Value:  # fmt: skip
-    """Slices that have one number, reduced."""
+    """The reduction of the slices of each segment, with unsorted ids."""
     count = extents.elements(op, num_segments)[0]
     return unsorted(op, kind, data, segment_ids, count)
 
 
-# -- of chosen slices ------------------------------------------------------------------------------
+# -- gathered slices -------------------------------------------------------------------------------
 
 
 def combine_segments(
     op: Context, kind: str, data: Value, indices: Value, ids: Value, count: Extent
 ) -> Value:
-    """Return segments' sums, means, or sums divided by the root of how many there are."""
+    """Reduce segments of gathered slices to sums, means, or `sum / sqrt(n)`."""
     rows = gather_along(op, data, indices)
     if kind == "Sum":
         return reduce_by_segment(op, "Sum", rows, ids, count)
@@ -201,7 +201,7 @@ def reduce_chosen_slices(
     op: Context, data: Value, indices: Value, segment_ids: Value, /, *, kind: str,
     sparse_gradient: bool = False,
 ) -> Value:  # fmt: skip
-    """Chosen slices reduced, segment by segment."""
+    """The reduction of the gathered slices of each segment."""
     del sparse_gradient
     return combine_segments(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
 
@@ -211,7 +211,7 @@ def reduce_chosen_slices_to(
     op: Context, data: Value, indices: Value, segment_ids: Value, num_segments: Value, /, *,
     kind: str, sparse_gradient: bool = False,
 ) -> Value:  # fmt: skip
-    """Chosen slices reduced, to a given number of segments."""
+    """The reduction of the gathered slices of each of `num_segments` segments."""
     del sparse_gradient
     count = extents.elements(op, num_segments)[0]
     return combine_segments(op, kind, data, indices, segment_ids, count)

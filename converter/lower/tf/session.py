@@ -1,4 +1,4 @@
-"""The builder that handlers get that read or change more than tensors."""
+"""The builder of handlers that also access variables, functions or encoded inputs."""
 
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
@@ -7,14 +7,14 @@ from converter.lower.tf.walk import Walker
 
 
 class Session(Context):
-    """A builder, and what one run of the lowering knows besides.
+    """A builder with the state of one lowering run.
 
-    A handler that needs it declares ``op: Session``; all others see the builder alone.
+    A handler that needs it declares ``op: Session``; the others use the builder alone.
 
     Attributes:
         state: Variables and tables.
-        walker: What walks the graph: for ops that call functions.
-        decoded: Inputs of bytes that are decoded.
+        walker: Lowers the nodes of the graph, and those of functions that ops call.
+        decoded: Encoded graph inputs (bytes), and the decoded inputs that replace them.
     """
 
     state: State

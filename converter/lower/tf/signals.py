@@ -1,4 +1,4 @@
-"""Fourier transforms and spectra.
+"""Fourier transforms, spectrograms and MFCCs.
 
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
@@ -25,7 +25,7 @@ from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-# -- the ops ---------------------------------------------------------------------------------------
+# -- Fourier transforms ----------------------------------------------------------------------------
 
 
 @tf_op(
@@ -75,7 +75,7 @@ def _fit_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[Dim]
     any_input=False,
 )
 def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Complex:
-    """The first half of the Fourier transform of real numbers."""
+    """The first half of the Fourier transform of a real tensor."""
     dims, x = _lengths(op, fft_length, axes), input
     for axis in range(1, axes + 1):
         x = _fit_along(op, x, -axis, fft_length, dims)
@@ -92,7 +92,7 @@ def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Compl
     any_input=True,
 )
 def irfft(op: Context, input: ProgramValue, fft_length: Value, /, *, axes: int) -> Value:
-    """The real numbers that half a Fourier transform is of."""
+    """The inverse of RFFT: a real tensor from half of its Fourier transform."""
     found = pair(input)
     lengths = op.ints(fft_length, "lengths of a transform")
     halves = [*lengths[:-1], lengths[-1] // 2 + 1]
@@ -109,7 +109,7 @@ def irfft(op: Context, input: ProgramValue, fft_length: Value, /, *, axes: int) 
     return to_real(op, found, lengths[-1])
 
 
-# -- spectra ---------------------------------------------------------------------------------------
+# -- spectrograms ----------------------------------------------------------------------------------
 
 
 @tf_op("AudioSpectrogram")
@@ -117,7 +117,7 @@ def audio_spectrogram(
     op: Context, input: Value, /, *,
     window_size: int, stride: int, magnitude_squared: bool = False,
 ) -> Value:  # fmt: skip
-    """How loud each frequency is in each piece of a signal: [channels, pieces, frequencies]."""
+    """Magnitudes of the frequencies in windows of a signal: [channels, windows, frequencies]."""
     length = 1 << (window_size - 1).bit_length() if window_size > 1 else 1
     if window_size * length > 2 * MOST_OF_PRIME:
         raise Unsupported(f"a window of {window_size}")
@@ -126,7 +126,7 @@ def audio_spectrogram(
     signal = op.transpose(input, [1, 0])  # [channels, samples]
     count = _frames(signal.shape[1], window_size, stride)
     turn = angles(window_size, length // 2 + 1, length)
-    # A window at a time is a convolution with waves in it.
+    # The transform of each window is a convolution with cosines and sines.
     waves = np.concatenate([np.cos(turn), np.sin(turn)], 1) * window[:, None]
     kernel = op.constant(waves.T[:, None].astype("f4"))
     bins = length // 2 + 1
@@ -152,7 +152,7 @@ def mfcc(
     upper_frequency_limit: float = 4000.0, lower_frequency_limit: float = 20.0,
     filterbank_channel_count: int = 40, dct_coefficient_count: int = 13,
 ) -> Value:  # fmt: skip
-    """The shape of a spectrum on the mel scale, as a few waves: [channels, pieces, waves]."""
+    """Mel-frequency cepstral coefficients of a spectrogram: [channels, windows, coefficients]."""
     bins = spectrogram.shape[-1]
     if not isinstance(bins, int):
         raise Unsupported("a spectrum of unknown size")
@@ -162,7 +162,7 @@ def mfcc(
         bank = _filterbank_at(op, bins, sample_rate, *limits)
     else:
         bank = op.constant(_filterbank(bins, int(rate), *limits), "float64")
-    # The kernel adds up in float64.
+    # The kernel accumulates in float64.
     loud = op.unary("Sqrt", op.cast(spectrogram, "float64"))
     shares = op.matmul(loud, bank)
     logs = op.unary("Log", op.elementwise("Max", shares, 1e-12))
@@ -176,7 +176,7 @@ def _mel(frequency: float) -> float:
 
 
 def _filterbank(bins: int, rate: int, count: int, lowest: float, highest: float) -> np.ndarray:
-    """Return how much of each frequency is in each channel.
+    """Return the weight of each frequency in each mel channel: [bins, count].
 
     Source: MfccMelFilterbank::Initialize,
     https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/mfcc_mel_filterbank.cc
@@ -206,7 +206,7 @@ def _filterbank(bins: int, rate: int, count: int, lowest: float, highest: float)
 def _filterbank_at(
     op: Context, bins: int, rate: Value, count: int, lowest: float, highest: float
 ) -> Value:
-    """Return the same at a rate that is an input: of each channel a triangle on the mel scale."""
+    """Return `_filterbank` for a computed sample rate: a triangle per channel on the mel scale."""
     low, high = _mel(lowest), _mel(highest)
     spacing = (high - low) / (count + 1)
     left = np.array([low + spacing * i for i in range(count)])

@@ -1,4 +1,4 @@
-"""Parts of tensors: cuts along axes, of which any bound may be computed."""
+"""Slice and StridedSlice, with static or computed bounds, and slice assignment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is cut along one axis; a bound is a number, a vector of one, or None for the end."""
+    """A slice along one axis; a bound is an integer, a vector of one element, or None (omitted)."""
 
     axis: int
     start: int | Value | None
     end: int | Value | None
     step: int | Value
-    known_end: Dim = None  # what is known of an end that is a tensor
+    known_end: Dim = None  # static or symbolic value of an end that is a tensor
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all of it is numbers."""
+        """Whether all bounds and the step are static."""
         return not any(isinstance(v, Value) for v in (self.start, self.end, self.step))
 
 
@@ -36,7 +36,7 @@ def strided_slice(
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Value:  # fmt: skip
-    """A part of a tensor; masks say bit by bit what each bound is instead."""
+    """A strided slice of a tensor; each mask's bits select omitted bounds, new or removed axes."""
     steps = op.dims(strides)
     starts, ends = op.dims(begin), op.dims(end)
     count = len(steps)
@@ -47,8 +47,8 @@ def strided_slice(
         raise Unsupported(f"{count} cuts of {input.rank} axes")
     x, axis, place = input, 0, 0
     cuts: list[Cut] = []
-    added: list[int] = []  # places of new axes in the result
-    gone: list[tuple[int, int | Value]] = []  # axes of which one element is taken, and which
+    added: list[int] = []  # new axes of the result
+    gone: list[tuple[int, int | Value]] = []  # removed axes, and the index taken of each
     for i in range(count):
         if ellipsis_mask >> i & 1:
             axis, place = axis + skipped, place + skipped
@@ -81,7 +81,7 @@ def _bound(op: Context, vector: Value, known: Sequence[Dim], number: int) -> int
 
 
 def take_along(op: Context, x: Value, axis: int, index: int | Value) -> Value:
-    """Return one element along an axis, and the axis gone; ``index`` may be a vector of one."""
+    """Take one index along an axis, and remove the axis; ``index`` may be a vector of one."""
     if isinstance(index, Value):
         return op.gather(x, op.squeeze(index, [0]), axis)
     if x.is_plain:
@@ -91,7 +91,7 @@ def take_along(op: Context, x: Value, axis: int, index: int | Value) -> Value:
 
 
 def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
-    """Return a part of a value."""
+    """Return a slice of a value along several axes."""
     cuts = [c for c in cuts if not _is_whole(x.shape[c.axis], c)]
     moving = [c for c in cuts if not c.is_fixed or _may_be_before(x.shape[c.axis], c)]
     fixed = [_within(x.shape[c.axis], c) for c in cuts if c not in moving]
@@ -119,18 +119,18 @@ def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
 
 
 def _may_be_before(size: Dim, cut: Cut) -> bool:
-    """Return whether a cut backwards may start before an axis: there ONNX would still take one."""
+    """Return whether a reversed slice may start below index 0: ONNX would clamp it to element 0."""
     if isinstance(cut.step, int) and cut.step > 0:
         return False
     if isinstance(cut.start, Value):
         return True
     if cut.start is None or (isinstance(size, int) and isinstance(cut.step, int)):
-        return False  # of what is all known, the cut itself says so
+        return False  # static: `_within` handles it
     return cut.start + size < 0 if isinstance(size, int) else cut.start < -1
 
 
 def _end(op: Context, x: Value, cut: Cut) -> Value:
-    """Return the end of a cut as a vector of one: at the far end where nothing is to be taken."""
+    """Return a slice's end as a vector of one: END if a reversed slice is empty."""
     end = _side(op, cut, cut.end, END, -END)
     if not _may_be_before(x.shape[cut.axis], cut):
         return end
@@ -144,7 +144,7 @@ def _end(op: Context, x: Value, cut: Cut) -> Value:
 
 
 def _side(op: Context, cut: Cut, bound: int | Value | None, rising: int, falling: int) -> Value:
-    """Return a bound as a vector of one; where there is none, that of the end it stands for."""
+    """Return a bound as a vector of one; an omitted one is `rising` or `falling`, by the step."""
     if bound is not None:
         return _vector(op, bound)
     if isinstance(cut.step, int):
@@ -158,7 +158,7 @@ def _vector(op: Context, bound: int | Value) -> Value:
 
 
 def _within(size: Dim, cut: Cut) -> Cut:
-    """Return a cut of nothing as one: before the start of an axis, ONNX would still take one."""
+    """Return an empty static slice as 0:0: ONNX would clamp a start below 0 to element 0."""
     if not isinstance(size, int) or not isinstance(cut.step, int):
         return cut
     start, end = cut.start, cut.end
@@ -178,12 +178,12 @@ def _is_whole(size: Dim, cut: Cut) -> bool:
 
 
 def _name_size(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
-    """Return what a slice yields, with names for the sizes that are some less than a named one."""
+    """Return a slice with symbolic sizes that are a symbolic dimension less a constant."""
     shape = list(x.shape)
     for one in cuts:
         size, start, end = before[one.axis], one.start or 0, one.end
         if isinstance(size, str) and one.step == 1 and isinstance(start, int) and start >= 0:
-            # Names stand for sizes that are large enough: n - 1, and never less than nothing.
+            # Symbolic dimensions are assumed large enough: n - 1 is never negative.
             if end is None:
                 shape[one.axis] = dims.sub(size, start)
             elif isinstance(end, int) and end < 0:
@@ -194,7 +194,7 @@ def _name_size(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
 
 
 def _size(size: Dim, cut: Cut) -> Dim:
-    """Return the size of a cut along one axis, as far as it can be said."""
+    """Return the size of a slice along one axis, as far as known."""
     if cut.step != 1 or isinstance(cut.start, Value) or (cut.start or 0) < 0:
         return None
     if cut.known_end is not None and cut.known_end == size:
@@ -204,7 +204,7 @@ def _size(size: Dim, cut: Cut) -> Dim:
 
 @tf_op("Slice")
 def slice_of(op: Context, input: Value, begin: Value, size: Value, /) -> Value:
-    """A part of so many elements from given places on; -1 takes all that is left."""
+    """A slice of `size` elements from `begin` on; a size of -1 takes all remaining elements."""
     rank = input.rank
     unknown: list[Dim] = [None] * rank
     starts = op.dims(begin) if op.elements(begin) is not None else unknown
@@ -226,7 +226,7 @@ def slice_of(op: Context, input: Value, begin: Value, size: Value, /) -> Value:
             given = _bound(op, size, counts, axis)
             end = op.add(_vector(op, first), _vector(op, given))
             if count is None:
-                # What is computed may be -1, too.
+                # A computed size may be -1, too.
                 rest = op.elementwise("Less", given, op.constant([0], "int64"))
                 end = op.where(rest, op.constant([END], "int64"), end)
             shape[axis] = count
@@ -235,7 +235,7 @@ def slice_of(op: Context, input: Value, begin: Value, size: Value, /) -> Value:
     return replace(made, shape=tuple(shape))
 
 
-# -- what is put into a part ---------------------------------------------------------------------
+# -- slice assignment ------------------------------------------------------------------------------
 
 
 @tf_op("TensorStridedSliceUpdate")
@@ -244,7 +244,7 @@ def strided_slice_update(
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Value:  # fmt: skip
-    """A tensor of which a part is another, which is broadcast to it."""
+    """A tensor with a strided slice replaced by a broadcast value."""
     sides = extents.of_all(op, input)
     count = extents.product(op, sides)
     places = extents.reshape_to(op, extents.count_to(op, count), sides)
@@ -270,7 +270,7 @@ def strided_slice_grad(
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Value:  # fmt: skip
-    """Zeros of which a part is a tensor."""
+    """Zeros with a strided slice replaced by a tensor: the gradient of StridedSlice."""
     zeros = extents.fill(op, op.constant(0, dy.dtype), extents.elements(op, shape))
     return strided_slice_update(
         op, zeros, begin, end, strides, dy, begin_mask=begin_mask, end_mask=end_mask,
@@ -285,7 +285,7 @@ def strided_slice_assign(
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> ProgramValue:  # fmt: skip
-    """A variable of which a part gets a value."""
+    """Assign a value to a strided slice of a variable."""
     if not isinstance(ref, Variable):
         raise Unsupported(f"a {type(ref).__name__.lower()} where a variable stands")
     op.state.assign(ref, strided_slice_update(

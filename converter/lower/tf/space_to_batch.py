@@ -1,4 +1,4 @@
-"""Blocks of space moved into the batch or into channels and back, and patches of images."""
+"""Spatial blocks moved to the batch or the channels and back, and image patches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,14 +21,14 @@ from converter.lower.values import Value
 
 @tf_op("SpaceToBatchND")
 def space_to_batch_nd(op: Context, input: Value, block_shape: Value, paddings: Value, /) -> Value:
-    """Blocks of space, padded, moved into the batch."""
+    """Blocks of the padded spatial axes, moved to the batch."""
     blocks = extents.elements(op, block_shape)
     return _to_batch(op, input, blocks, paddings)
 
 
 @tf_op("SpaceToBatch")
 def space_to_batch(op: Context, input: Value, paddings: Value, /, *, block_size: int) -> Value:
-    """Blocks of an image, padded, moved into the batch."""
+    """Blocks of a padded image, moved to the batch."""
     return _to_batch(op, input, [extents.number(op, block_size)] * 2, paddings)
 
 
@@ -62,7 +62,7 @@ def _to_batch(op: Context, x: Value, blocks: Sequence[Extent], paddings: Value) 
 def batch_to_space_nd(
     op: Session, input: Value, block_shape: Value, crops: Value, /, *, node: Node
 ) -> Value:
-    """Blocks of the batch, moved into space, and that cut off at its ends."""
+    """Blocks of the batch, moved to the spatial axes, which are then cropped."""
     found = lower_dilated(op, node, block_shape, crops)
     if found is not None:
         return found
@@ -71,7 +71,7 @@ def batch_to_space_nd(
 
 @tf_op("BatchToSpace")
 def batch_to_space(op: Context, input: Value, crops: Value, /, *, block_size: int) -> Value:
-    """Blocks of the batch, moved into an image, and that cut off at its ends."""
+    """Blocks of the batch, moved to an image, which is then cropped."""
     return _to_space(op, input, [extents.number(op, block_size)] * 2, crops)
 
 
@@ -110,7 +110,7 @@ def _crop(op: Context, x: Value, sides: Sequence[Extent], crops: Value) -> Value
 
 # -- channels --------------------------------------------------------------------------------------
 
-# What onnxruntime has kernels for, the builder's own casts included.
+# Dtypes that onnxruntime supports, including those that the builder casts.
 BLOCKS = frozenset(("float32", "float64", "float16", "bfloat16", "uint8", "int8"))
 
 
@@ -118,7 +118,7 @@ BLOCKS = frozenset(("float32", "float64", "float16", "bfloat16", "uint8", "int8"
 def space_to_depth(
     op: Context, input: Value, /, *, block_size: int, data_format: str = "NHWC"
 ) -> Value:
-    """Blocks of space, moved into channels."""
+    """Spatial blocks, moved to the channels."""
     return _blocks(op, input, block_size, data_format, to_space=False)
 
 
@@ -126,7 +126,7 @@ def space_to_depth(
 def depth_to_space(
     op: Context, input: Value, /, *, block_size: int, data_format: str = "NHWC"
 ) -> Value:
-    """Blocks of channels, moved into space."""
+    """Blocks of channels, moved to the spatial axes."""
     return _blocks(op, input, block_size, data_format, to_space=True)
 
 
@@ -166,7 +166,7 @@ def image_patches(
     op: Context, images: Value, /, *, ksizes: Sequence[int], strides: Sequence[int],
     rates: Sequence[int], padding: str,
 ) -> Value:  # fmt: skip
-    """Patches of images, one after another where their pixels' channels were."""
+    """Patches of images, flattened in the channel axis."""
     return _patches(op, images, ksizes, strides, rates, padding)
 
 
@@ -174,7 +174,7 @@ def image_patches(
 def volume_patches(
     op: Context, input: Value, /, *, ksizes: Sequence[int], strides: Sequence[int], padding: str
 ) -> Value:
-    """Patches of volumes, one after another where their pixels' channels were."""
+    """Patches of volumes, flattened in the channel axis."""
     return _patches(op, input, ksizes, strides, (1,) * 5, padding)
 
 
@@ -234,10 +234,10 @@ def _patches(
 
 
 def _same(op: Context, size: Extent, reach: int, stride: int) -> tuple[Extent, Extent]:
-    """Return how much is put before and after an axis, so that windows cover all of it."""
+    """Return the padding before and after an axis for padding SAME."""
     one = extents.number(op, 1)
     step = extents.number(op, stride)
-    last = extents.div(op, extents.sub(op, size, one), step)  # of the windows
+    last = extents.div(op, extents.sub(op, size, one), step)  # index of the last window
     needed = extents.add(op, extents.mul(op, last, step), extents.number(op, reach))
     total = extents.most(op, extents.sub(op, needed, size), extents.number(op, 0))
     low = extents.div(op, total, extents.number(op, 2))

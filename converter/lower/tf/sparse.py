@@ -1,7 +1,7 @@
-"""Sparse tensors, which are three: places [n, axes], values [n], and the shape that they are in.
+"""Sparse tensors: indices [n, axes], values [n] and a dense shape.
 
-Places are sorted and joined as single numbers (`coordinates`). What TensorFlow leaves in the order
-it was given is left so; what it puts in order is put in order.
+Indices are sorted and joined as flat indices (`coordinates`). The order of the elements is
+TensorFlow's: an op sorts them only if TensorFlow's kernel does.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from converter.lower.values import Value
 
 
 def _sides(op: Context, shape: Value, indices: Value) -> list[Extent]:
-    """Return the sizes that a shape says, whose number the places may say."""
+    """Return the sizes in a shape vector; the width of the indices may give their number."""
     depth = indices.shape[1]
     return (
         extents.list_elements(op, shape, depth)
@@ -30,7 +30,7 @@ def _sides(op: Context, shape: Value, indices: Value) -> list[Extent]:
 
 
 def _vector(op: Context, sides: Sequence[Extent]) -> Value:
-    """Return a shape as TensorFlow has it, and what is known of it."""
+    """Return sizes as a shape vector, whose known elements are remembered."""
     made = extents.vector(op, sides)
     return op.remember(made, contents.objects([s.dim for s in sides]))
 
@@ -47,7 +47,7 @@ def _kept(op: Context, x: Value, mask: Value) -> Value:
 def reorder(
     op: Context, input_indices: Value, input_values: Value, input_shape: Value, /
 ) -> list[Value]:
-    """A sparse tensor with its places in order."""
+    """A sparse tensor with sorted indices."""
     sides = _sides(op, input_shape, input_indices)
     return _order(op, input_indices, input_values, sides)
 
@@ -61,7 +61,7 @@ def _order(op: Context, indices: Value, values: Value, sides: Sequence[Extent]) 
 def reshape(
     op: Context, input_indices: Value, input_shape: Value, new_shape: Value, /
 ) -> list[Value]:
-    """A sparse tensor in another shape, of which even the number of axes may be computed."""
+    """A sparse tensor in another shape, whose rank may be computed."""
     if not all(_is_counted(op, v) for v in (input_shape, new_shape)):
         return _reshape(op, input_indices, input_shape, new_shape)
     sides = _sides(op, input_shape, input_indices)
@@ -77,7 +77,7 @@ def _is_counted(op: Context, shape: Value) -> bool:
 
 
 def _reshape(op: Context, indices: Value, old: Value, new: Value) -> list[Value]:
-    """Return places in a new shape, and that, where it is not known how many axes there are."""
+    """Return the indices in a new shape, and the shape, if a rank is unknown."""
     old, new = op.cast(old, "int64"), op.cast(new, "int64")
     whole = op.reduce("ReduceProd", old, [0], keepdims=True)
     known = op.reduce("ReduceProd", new, [0], keepdims=True)  # -1 is one of its factors
@@ -90,14 +90,14 @@ def _reshape(op: Context, indices: Value, old: Value, new: Value) -> list[Value]
 
 
 def _steps(op: Context, shape: Value) -> Value:
-    """Return how many elements lie between neighbours along each axis."""
+    """Return the strides of a shape, in elements."""
     line = extents.count_to(op, extents.of(op, shape, 0))
     is_after = op.elementwise("Less", op.unsqueeze(line, [1]), line)
     return op.reduce("ReduceProd", op.where(is_after, shape, op.constant(1, "int64")), [1])
 
 
 def _left(op: Context, side: Extent, whole: Extent, shape: Value) -> Extent:
-    """Return a size of a new shape, of which -1 stands for what is left."""
+    """Return a size of a new shape; -1 is inferred from the other sizes."""
     if isinstance(side.dim, str) or (isinstance(side.dim, int) and side.dim >= 0):
         return side
 
@@ -127,7 +127,7 @@ def _left(op: Context, side: Extent, whole: Extent, shape: Value) -> Extent:
 def fill_empty_rows(
     op: Context, indices: Value, values: Value, dense_shape: Value, default_value: Value, /
 ) -> list[Value]:
-    """A sparse matrix with a number in the first place of each row that has none."""
+    """A sparse matrix with a default value in the first column of each empty row."""
     sides = _sides(op, dense_shape, indices)
     lines = op.reshape(op.slice(indices, [1], [0], [1]), (indices.shape[0],))
     mask = _empty(op, lines, sides[0])
@@ -136,7 +136,7 @@ def fill_empty_rows(
     columns = [missing] + [extents.fill(op, op.constant(0, "int64"), [count])] * (len(sides) - 1)
     places = concatenate(op, [indices, stack_indices(op, columns)], 0)
     filled = concatenate(op, [values, extents.fill(op, default_value, [count])], 0)
-    # Of one row those that were there first: sorted by row alone.
+    # Sort stably by row alone, so that the order within a row is kept.
     _, order = sort_keys(op, concatenate(op, [lines, missing], 0))
     back = coordinates.inverse_of(op, order)
     axis, zero = op.constant([0], "int64"), op.constant([0], "int64")
@@ -147,7 +147,7 @@ def fill_empty_rows(
 
 
 def _empty(op: Context, rows: Value, count: Extent) -> Value:
-    """Return which rows have nothing."""
+    """Return the mask of empty rows."""
     zeros = extents.fill(op, op.constant(0, "int32"), [count])
     ones = extents.fill(op, op.constant(1, "int32"), [extents.of(op, rows, 0)])
     marked = op.emit(
@@ -158,7 +158,7 @@ def _empty(op: Context, rows: Value, count: Extent) -> Value:
 
 @tf_op("SparseConcat", outputs=("output_indices", "output_values", "output_shape"))
 def concat(op: Context, *inputs: Value, concat_dim: int) -> list[Value]:
-    """Sparse tensors one after another along an axis."""
+    """Sparse tensors concatenated along an axis."""
     count = len(inputs) // 3
     indices, values, shapes = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
     sides = [_sides(op, s, i) for s, i in zip(shapes, indices, strict=True)]
@@ -179,7 +179,7 @@ def concat(op: Context, *inputs: Value, concat_dim: int) -> list[Value]:
 def slice_of(
     op: Context, indices: Value, values: Value, shape: Value, start: Value, size: Value, /
 ) -> list[Value]:
-    """A part of a sparse tensor."""
+    """A slice of a sparse tensor."""
     sides = _sides(op, shape, indices)
     rank = len(sides)
     starts, counts = (extents.list_elements(op, v, rank) for v in (start, size))
@@ -198,7 +198,7 @@ def slice_of(
 
 
 def _inside(op: Context, indices: Value, first: Value, last: Value) -> Value:
-    """Return which places are from the first to before the last along all axes."""
+    """Return the mask of indices from `first` to before `last` along all axes."""
     after = op.unary("Not", op.elementwise("Less", indices, first))
     both = op.cast(op.elementwise("And", after, op.elementwise("Less", indices, last)), "int32")
     return op.cast(op.reduce("ReduceMin", both, [1]), "bool")
@@ -213,7 +213,7 @@ def _inside(op: Context, indices: Value, first: Value, last: Value) -> Value:
 def split(
     op: Context, split_dim: Value, indices: Value, values: Value, shape: Value, /, *, num_split: int
 ) -> list[Value]:
-    """A sparse tensor cut along an axis; the first parts are one larger where it does not fit."""
+    """A sparse tensor split along an axis; the first parts are one larger if uneven."""
     sides = _sides(op, shape, indices)
     rank = len(sides)
     axis = op.int(split_dim, "an axis") % rank
@@ -246,7 +246,7 @@ def matmul(
     op: Context, a_indices: Value, a_values: Value, a_shape: Value, b: Value, /, *,
     adjoint_a: bool = False, adjoint_b: bool = False,
 ) -> Value:  # fmt: skip
-    """The product of a sparse matrix and one that is not: rows of the latter, weighed and added."""
+    """The product of a sparse and a dense matrix."""
     sides = _sides(op, a_shape, a_indices)
     into, of = (1, 0) if adjoint_a else (0, 1)
     right = op.transpose(b, [1, 0]) if adjoint_b else b
@@ -261,13 +261,13 @@ def matmul(
 
 @tf_op("SparseTensorDenseAdd")
 def dense_add(op: Context, a_indices: Value, a_values: Value, a_shape: Value, b: Value, /) -> Value:
-    """A dense tensor and a sparse one."""
-    del a_shape  # that of the dense one
+    """The sum of a sparse and a dense tensor."""
+    del a_shape  # equals the shape of `b`
     return put(op, b, a_indices, a_values, "add")
 
 
 def _at(op: Context, indices: Value, sides: Sequence[Extent], dense: Value) -> Value:
-    """Return the elements of a dense tensor at places, where it is broadcast to a shape."""
+    """Return the elements at indices of a dense tensor that is broadcast to a shape."""
     if dense.rank == 0:
         return dense
     rank = len(sides)
@@ -294,19 +294,19 @@ def combine_with_dense(
     op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, dense: Value, /, *,
     op_type: str,
 ) -> Value:  # fmt: skip
-    """A sparse tensor's values and a dense one's at the same indices."""
+    """The values of a sparse tensor combined with those of a dense one at the same indices."""
     sides = _sides(op, sp_shape, sp_indices)
     found = _at(op, sp_indices, sides, dense)
     return op.elementwise(op_type, sp_values, found)
 
 
-# -- of two ----------------------------------------------------------------------------------------
+# -- of two sparse tensors -------------------------------------------------------------------------
 
 
 def _union(
     op: Context, indices: Sequence[Value], sides: Sequence[Extent]
 ) -> tuple[Value, list[Value], Extent]:
-    """Return the places of several sparse tensors in order, and which of them theirs are."""
+    """Return the sorted union of indices, the positions of each tensor's in it, and its size."""
     keys = [flatten_indices(op, i, sides) for i in indices]
     shape: tuple[Dim, ...] = (None,)
     whole = concatenate(op, keys, 0)
@@ -330,7 +330,7 @@ def add(
     op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
     b_values: Value, b_shape: Value, thresh: Value, /,
 ) -> list[Value]:  # fmt: skip
-    """The sum of two sparse tensors, without what is smaller than a threshold."""
+    """The sum of two sparse tensors, without values whose magnitude is below a threshold."""
     del b_shape
     sides = _sides(op, a_shape, a_indices)
     places, (first, second), count = _union(op, [a_indices, b_indices], sides)
@@ -358,7 +358,7 @@ def extreme_of_two(
     op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
     b_values: Value, b_shape: Value, /, *, op_type: str,
 ) -> list[Value]:  # fmt: skip
-    """The extremes of two sparse tensors, index by index."""
+    """The elementwise maximum or minimum of two sparse tensors."""
     del b_shape
     sides = _sides(op, a_shape, a_indices)
     places, parts, count = _union(op, [a_indices, b_indices], sides)
@@ -391,7 +391,7 @@ def reduce_sparse(
     op: Context, input_indices: Value, input_values: Value, input_shape: Value,
     reduction_axes: Value, /, *, kind: str, keep_dims: bool = False,
 ) -> Value:  # fmt: skip
-    """A sparse tensor reduced over axes, as a dense one."""
+    """The reduction of a sparse tensor over axes, as a dense tensor."""
     sides = _sides(op, input_shape, input_indices)
     gone = _axes(op, reduction_axes, len(sides))
     kept = [i for i in range(len(sides)) if i not in gone]
@@ -403,7 +403,7 @@ def reduce_sparse(
         ids = extents.fill(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
     count = extents.product(op, result)
     made = segments.reduce_by_segment(op, kind, input_values, ids, count)
-    if kind == "Max":  # where nothing is there is a zero
+    if kind == "Max":  # an empty slice is zero
         there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
         made = op.where(there, made, op.constant(0, made.dtype))
     return extents.reshape_to(op, made, shape if keep_dims else result)
@@ -411,7 +411,7 @@ def reduce_sparse(
 
 @tf_op("SparseSoftmax")
 def softmax(op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, /) -> Value:
-    """Softmax along the last axis, of what is there."""
+    """Softmax along the last axis, over the stored values only."""
     sides = _sides(op, sp_shape, sp_indices)
     rows = sides[:-1]
     if not rows:
@@ -431,16 +431,16 @@ def bins(
     op: Context, rows: Value | None, values: Value, weights: Value, size: Value,
     count: Extent | None, *, binary: bool,
 ) -> Value:  # fmt: skip
-    """Return how often each number below a size is there, or the sum of its weights, row by row.
+    """Return the number of occurrences, or sum of weights, of each integer below a size per row.
 
     Args:
         op: The builder.
-        rows: Number of each value's row, or None for no rows.
-        values: The numbers [n]; those that are too large are not counted.
-        weights: Of each, or none at all.
-        size: How many numbers are counted.
-        count: How many rows there are.
-        binary: Whether it is told only which numbers are there.
+        rows: Row index of each value, or None for a single vector.
+        values: Integers [n]; those that are too large are not counted.
+        weights: Weight of each value, or an empty tensor.
+        size: Number of bins.
+        count: Number of rows.
+        binary: Whether occurrence is returned (0 or 1) instead of the number.
 
     Raises:
         Unsupported: It is not known whether there are weights.
@@ -449,7 +449,7 @@ def bins(
         raise Unsupported("weights of which it is not known whether there are any")
     limit = extents.elements(op, size)[0]
     wide = extents.add(op, limit, extents.number(op, 1))
-    # What is too large goes to a column more, which is cut off.
+    # Values that are too large go to an extra column, which is dropped.
     ids = op.elementwise("Min", op.cast(values, "int64"), op.squeeze(limit.vector, [0]))
     lines = count if count is not None else extents.number(op, 1)
     if rows is not None:
@@ -474,7 +474,7 @@ def sparse_bincount(
     op: Context, indices: Value, values: Value, dense_shape: Value, size: Value, weights: Value, /,
     *, binary_output: bool = False,
 ) -> Value:  # fmt: skip
-    """How often each number below a size is there, in all or in each row of a sparse matrix."""
+    """The number of occurrences of each integer below `size`, in a sparse vector or matrix rows."""
     sides = _sides(op, dense_shape, indices)
     if len(sides) == 1:
         return bins(op, None, values, weights, size, None, binary=binary_output)

@@ -39,6 +39,6 @@ def bessel_function(
 
 @tf_op("Erfinv")
 def erfinv(op: Context, x: Value, /) -> Value:
-    """The inverse of erf: ndtri((x + 1) / 2) / sqrt(2), with the argument rounded."""
+    """The inverse of erf: `ndtri((x + 1) / 2) / sqrt(2)`, with the argument rounded."""
     half = op.add(op.mul(x, 0.5), 0.5)
     return op.mul(special.ndtri(op, half), sqrt(0.5))

@@ -1,7 +1,7 @@
-"""What can be done with a list of tensors or a TensorArray, of whichever TensorFlow it is.
+"""Operations on TensorLists and TensorArrays, of TensorFlow 1 and 2.
 
-Elements are kept one by one while all is static, else as one tensor with a first axis more. An
-element that nothing set is zeros, as in TensorFlow's lists; the tensor is made when it is needed.
+Elements are kept separately while indices and length are static, else stacked in one tensor. An
+element that is not set reads as zeros, as in a TensorList; the tensor is built on demand.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from converter.lower.tf.program_values import Stack
 from converter.lower.tf.table import Unsupported
 from converter.lower.values import Value
 
-MOST_ITEMS = 64  # elements that are kept one by one
+MOST_ITEMS = 64  # maximum number of elements that are kept separately
 
 
 def element_shape(op: Context, shape: Value) -> Shape | None:
-    """Return the shape that a tensor of sizes says; -1 stands for one that is not known."""
+    """Return the element shape in a tensor of sizes, of which -1 is unknown."""
     if shape.rank == 0:
         return None
     found = op.dims(shape)
@@ -32,7 +32,7 @@ def element_shape(op: Context, shape: Value) -> Shape | None:
 def new(
     op: Context, dtype: str, element: Shape | None, length: Value, *, grows: bool = False
 ) -> Stack:
-    """Return a list of which no element is set."""
+    """Return a list whose elements are all unset."""
     known = op.static(length)
     if known is not None and int(known) <= MOST_ITEMS:
         return Stack(dtype, element, items=(None,) * max(int(known), 0), grows=grows)
@@ -40,8 +40,8 @@ def new(
 
 
 def length(op: Context, stack: Stack) -> Value:
-    """Return how many elements there are, a scalar of int32."""
-    if stack.sought:  # any number: what is built with it is thrown away
+    """Return the number of elements, a scalar of int32."""
+    if stack.sought:  # a placeholder: the graph built with it is discarded
         return op.input(op.unique("length"), "int32", ())
     if stack.loop is not None and (stack.grows or stack.items == ()):
         read_inside(stack)
@@ -57,14 +57,14 @@ def length(op: Context, stack: Stack) -> Value:
 
 
 def scalar(n: Dim) -> np.ndarray:
-    """Return a size as what is known of a scalar's elements."""
+    """Return a dimension as the known elements of a scalar."""
     made = np.empty((), object)
     made[()] = n
     return made
 
 
 def known_length(op: Context, stack: Stack) -> Dim:
-    """Return what is known of how many elements there are."""
+    """Return the number of elements, as far as known."""
     if stack.items is not None:
         return len(stack.items)
     if stack.tensor is not None:
@@ -73,7 +73,7 @@ def known_length(op: Context, stack: Stack) -> Dim:
 
 
 def size_of(op: Context, value: Value) -> Dim:
-    """Return what is known of a scalar that is a size."""
+    """Return the dimension in a scalar, as far as known."""
     found = op.elements(value)
     if found is None or found.size != 1:
         return None
@@ -82,15 +82,15 @@ def size_of(op: Context, value: Value) -> Dim:
 
 
 def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
-    """Return all elements as one tensor, zeros for those that are not set.
+    """Return all elements stacked in one tensor, with zeros for those that are not set.
 
     Args:
         op: The builder.
         stack: The list.
-        element: What else is known of an element's shape.
+        element: Shape of an element, as far as known from elsewhere.
 
     Raises:
-        Unsupported: Nothing is set, and what is known of the shape is too little for zeros.
+        Unsupported: No element is set, and the shape of the zeros is unknown.
     """
     read_inside(stack, element)
     if stack.tensor is not None:
@@ -113,17 +113,17 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
 
 
 def dense(op: Context, stack: Stack) -> Stack:
-    """Return a list as one tensor, where anything in it is set."""
+    """Return a list stacked in one tensor if any element is set, else unchanged."""
     if stack.items is None or not any(v is not None for v in stack.items):
         return stack
     return stack.filled(whole(op, stack))
 
 
 def zeros(op: Context, dtype: str, count: Value, element: Shape | None) -> Value:
-    """Return so many elements of zeros.
+    """Return `count` elements of zeros, stacked.
 
     Raises:
-        Unsupported: An element's shape is not known well enough.
+        Unsupported: The shape of an element is unknown.
     """
     if element is None:
         raise Unsupported("a list of which no element's shape is known")
@@ -138,10 +138,10 @@ def zeros(op: Context, dtype: str, count: Value, element: Shape | None) -> Value
 
 
 def sizes_vector(op: Context, dims: Sequence[Dim]) -> Value:
-    """Return sizes as a vector of int64; a name is looked up where a tensor has it.
+    """Return sizes as a vector of int64; symbolic ones are taken from a tensor that has them.
 
     Raises:
-        Unsupported: A size is not known, or no tensor has it.
+        Unsupported: A size is unknown, or no tensor has it.
     """
     if all(isinstance(n, int) for n in dims):
         return op.constant(list(dims), "int64")
@@ -206,7 +206,7 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
         return replace(stack, items=tuple(items), element=element)
     tensor = whole(op, stack, item.shape)
     if tensor.shape[0] == 1 and None in tensor.shape[1:] and not stack.grows:
-        # There is no other place, and what is in it may be less (see `loops`).
+        # The only element is replaced; the stored one may be smaller (see `loops`).
         return stack.filled(op.unsqueeze(item, [0]))
     place_in = op.reshape(op.cast(index, "int64"), (1, 1))
     if stack.grows:
@@ -215,7 +215,7 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
 
 
 def long_enough(op: Context, tensor: Value, count: Value) -> Value:
-    """Return a tensor with zeros behind it, so that it has at least so many elements."""
+    """Pad a tensor with zeros at the end, to at least `count` elements."""
     lacking = op.emit(
         "Max", op.sub(op.cast(count, "int64"), op.size(tensor, 0)), op.constant([0], "int64"),
         dtype="int64", shape=(1,),
@@ -224,7 +224,7 @@ def long_enough(op: Context, tensor: Value, count: Value) -> Value:
 
 
 def _longer(op: Context, tensor: Value, lacking: Value, count: Dim = None) -> Value:
-    """Return a tensor with so many elements of zeros behind it (a vector of one)."""
+    """Append `lacking` (a vector of one) elements of zeros to a tensor."""
     none = [0] * tensor.rank
     behind = op.concat([op.constant(none, "int64"), lacking], 0)
     if tensor.rank > 1:
@@ -236,7 +236,7 @@ def _longer(op: Context, tensor: Value, lacking: Value, count: Dim = None) -> Va
     return replace(op.concat([tensor, more], 0), shape=shape)
 
 
-# What onnxruntime's Pad takes.
+# Dtypes of onnxruntime's Pad.
 PADDED = frozenset(
     ("float32", "float64", "float16", "int32", "int64", "uint32", "uint64", "int8", "uint8", "bool")
 )
@@ -251,7 +251,7 @@ def _scatter(op: Context, tensor: Value, places: Value, rows: Value) -> Value:
 
 
 def push(op: Context, stack: Stack, item: Value) -> Stack:
-    """Return a list with one more element at its end."""
+    """Return a list with an element appended."""
     element = merge_shapes(stack.element, item.shape)
     if stack.loop is not None:
         if stack.sought and element is not None:
@@ -267,10 +267,10 @@ def push(op: Context, stack: Stack, item: Value) -> Stack:
 
 
 def pop(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Value]:
-    """Return a list without its last element, and that.
+    """Return a list without its last element, and that element.
 
     Raises:
-        Unsupported: It has none.
+        Unsupported: The list is empty.
     """
     read_inside(stack, element)
     if stack.items is not None:
@@ -296,7 +296,7 @@ def pop(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Value]
 
 
 def gather_elements(op: Context, stack: Stack, indices: Value, element: Shape | None) -> Value:
-    """Return some elements, stacked."""
+    """Return the elements at indices, stacked."""
     read_inside(stack, element)
     known = op.static(indices)
     if stack.items is not None and known is not None and known.size:
@@ -309,7 +309,7 @@ def gather_elements(op: Context, stack: Stack, indices: Value, element: Shape | 
 
 
 def is_range(op: Context, indices: Value, count: Dim, limit: Value | None = None) -> bool:
-    """Return whether indices are all numbers from zero up to a size."""
+    """Return whether indices are known to be 0, 1, ..., `count` - 1."""
     known = op.static(indices)
     if known is not None:
         return isinstance(count, int) and known.tolist() == list(range(count))
@@ -341,7 +341,7 @@ def _value(op: Context, name: str) -> Value:
 
 
 def _origin(op: Context, value: Value) -> str:
-    """Return what a scalar is, before it was only cast and reshaped."""
+    """Return the name of the value from which a scalar is only cast and reshaped."""
     node = _producer(op, value)
     while node is not None and node.op_type in MOVED:
         value = _value(op, node.inputs[0])
@@ -358,7 +358,7 @@ def _producer(op: Context, value: Value) -> Node | None:
 
 
 def scatter_elements(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
-    """Return a list with some elements set: as many as there are indices."""
+    """Return a list with the elements at indices set."""
     read_inside(stack, rows.shape[1:])
     count = known_length(op, stack)
     is_empty = stack.tensor is None and not any(v is not None for v in stack.items or ())
@@ -380,7 +380,7 @@ def scatter_elements(op: Context, stack: Stack, indices: Value, rows: Value) -> 
 
 
 def _largest(op: Context, indices: Value) -> Value:
-    """Return the largest of a vector's elements, at least -1, as a vector of one int64."""
+    """Return the maximum of a vector, at least -1, as a vector of one int64."""
     low = op.constant([-1], "int64")
     every = op.concat([low, op.cast(indices, "int64")], 0)
     return op.reduce("ReduceMax", every, [0], keepdims=True)
@@ -389,7 +389,7 @@ def _largest(op: Context, indices: Value) -> Value:
 def of_scattered(
     op: Context, dtype: str, element: Shape | None, indices: Value, rows: Value, count: int | None
 ) -> Stack:
-    """Return a new list with some elements set; long enough for them where no count is given."""
+    """Return a new list with the elements at indices set; its length is by default sufficient."""
     known = op.static(indices)
     if count is None and known is None and is_range(op, indices, rows.shape[0]):
         return Stack(dtype, element).filled(rows)
@@ -404,12 +404,12 @@ def of_scattered(
 
 
 def end_to_end(op: Context, stack: Stack, rest: Shape | None) -> tuple[Value, Value]:
-    """Return the elements one behind the other along their first axis, and how long each is.
+    """Return the elements concatenated along their first axis, and the length of each.
 
     Args:
         op: The builder.
         stack: The list.
-        rest: What is known of an element's shape, without its first axis.
+        rest: Shape of an element without its first axis, as far as known.
     """
     read_inside(stack, None if rest is None else (None, *rest))
     items = stack.items
@@ -440,7 +440,7 @@ def _sizes_behind(op: Context, tensor: Value, axis: int) -> Value:
 
 
 def cut(op: Context, stack: Stack, value: Value, lengths: Value) -> Stack:
-    """Return a list of parts of a tensor, of these lengths along its first axis."""
+    """Split a tensor along its first axis into a list of elements of these lengths."""
     known = op.static(lengths)
     if known is None:
         raise Unsupported("parts of a list whose lengths are computed")
@@ -449,7 +449,7 @@ def cut(op: Context, stack: Stack, value: Value, lengths: Value) -> Stack:
 
 
 def resize(op: Context, stack: Stack, size: Value) -> Stack:
-    """Return a list with elements taken from its end, or unset ones added."""
+    """Return a list truncated or extended by unset elements to a size."""
     read_inside(stack)
     known = op.static(size)
     if stack.items is not None and known is not None:
@@ -464,13 +464,13 @@ def resize(op: Context, stack: Stack, size: Value) -> Stack:
 
 
 def follow_loop(op: Context, first: Value, whole_length: Value, *, fits: bool) -> Value:
-    """Return what a loop set of a list, with zeros for what it did not.
+    """Return the elements of a list after a loop, with zeros for those that it did not set.
 
     Args:
         op: The builder.
-        first: The elements that were set.
-        whole_length: How many elements the list has.
-        fits: Whether all are known to be set.
+        first: Elements that the loop set, stacked.
+        whole_length: Number of elements of the list.
+        fits: Whether all elements are known to be set.
     """
     count = size_of(op, whole_length)
     if fits:
@@ -480,7 +480,7 @@ def follow_loop(op: Context, first: Value, whole_length: Value, *, fits: bool) -
 
 
 def shape_vector(op: Context, stack: Stack, dtype: str) -> Value:
-    """Return the shape of an element as a vector; -1 for sizes that are not known."""
+    """Return the shape of an element as a vector, with -1 for unknown sizes."""
     element = stack.element
     if stack.tensor is not None:
         element = merge_shapes(stack.tensor.shape[1:], element)

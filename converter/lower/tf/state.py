@@ -1,8 +1,8 @@
-"""State that a graph refers to: variables and tables, as loading the model would leave them.
+"""State of a graph: variables and tables, with their values after the model is loaded.
 
-A SavedModel says itself how it is loaded: one op restores variables from the checkpoint, another
-fills tables. These are walked as any other part of the graph is, with the checkpoint's tensors as
-what RestoreV2 yields. So no name has to be guessed, neither of TensorFlow 1's nor of 2's.
+A SavedModel contains the ops that load it: one restores variables from the checkpoint, another
+fills tables. They are lowered like the rest of the graph, with the checkpoint's tensors as the
+outputs of RestoreV2. So no variable name is guessed, neither in TensorFlow 1 nor in 2.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,35 +17,35 @@ from formats.core.bundle import Bundle
 from formats.core.strings import Strings
 from formats.core.weights import Tensor
 
-# The name of every resource that no other node means.
+# The shared name of every anonymous resource.
 # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/resource_handle.h
 ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-INLINE = 1 << 20  # bytes of a tensor that is no weight of the bundle and yet read
+INLINE = 1 << 20  # maximum bytes of a tensor that is read but is not a weight of the bundle
 
 
 class State:
     """Variables and tables of one model.
 
     Attributes:
-        changed: Keys of variables that what was lowered would assign to, which a graph cannot.
+        changed: Keys of variables that lowered ops assign to, which an ONNX graph cannot.
     """
 
     def __init__(
         self, op: Context, bundle: Bundle, restore: Callable[[], None], fill: Callable[[], None]
     ) -> None:
-        """Take what loads the model.
+        """Initialize the state of a model.
 
         Args:
             op: The builder.
             bundle: The model.
-            restore: Walks what restores the variables.
-            fill: Walks what fills the tables.
+            restore: Lowers the ops that restore the variables.
+            fill: Lowers the ops that fill the tables.
         """
         self._op = op
         self._assets = bundle.assets
         self._keys = _by_key(bundle)
         self._weights = bundle.weights
-        # Bytes of strings -> both weights that these are.
+        # Weight with the bytes of strings -> its encoding.
         self._texts = {e.parts["bytes"]: e for e in bundle.encodings.values() if e.kind == "string"}
         self._others: dict[str, Tensor] = {
             tensor.origin: tensor
@@ -74,11 +74,11 @@ class State:
         """Return a tensor of the checkpoint.
 
         Args:
-            key: The checkpoint's.
-            part: What a RestoreV2 says of slices: empty, or ``10 4 0,5:-``.
+            key: Key in the checkpoint.
+            part: Slice specification of RestoreV2: empty, or ``10 4 0,5:-``.
 
         Raises:
-            Unsupported: It is not there.
+            Unsupported: The checkpoint has no such tensor.
         """
         name = self._keys.get(key)
         value = self._small(key) if name is None else self._weight(name)
@@ -118,7 +118,7 @@ class State:
         """Return a variable's value.
 
         Raises:
-            Unsupported: Nothing gives it one.
+            Unsupported: The variable has no value.
         """
         found = self._variables.get(_resource(variable))
         if found is None:
@@ -134,7 +134,7 @@ class State:
         return found
 
     def assign(self, variable: Variable, value: Value) -> None:
-        """Give a variable a value."""
+        """Assign a value to a variable."""
         if not self._loading:
             if not self._op.is_outermost:
                 raise Unsupported("a variable that a loop or a branch assigns to")
@@ -145,10 +145,10 @@ class State:
     # -- tables --------------------------------------------------------------------------------
 
     def entries(self, table: Table) -> Entries:
-        """Return what a table holds.
+        """Return the entries of a table.
 
         Raises:
-            Unsupported: Nothing fills it.
+            Unsupported: The table is never filled.
         """
         name = _resource(table)
         if name not in self._tables:
@@ -161,20 +161,20 @@ class State:
         return found
 
     def fill(self, table: Table, entries: Entries) -> None:
-        """Give a table its entries.
+        """Set the entries of a table.
 
         Raises:
-            Unsupported: The model itself changes it, beyond being loaded.
+            Unsupported: The model changes the table after it is loaded.
         """
         if not self._loading:
             raise Unsupported("a table that the model itself changes")
         self._tables[_resource(table)] = entries
 
     def asset(self, name: str) -> bytes:
-        """Return the content of a file that the model brings.
+        """Return the content of an asset file of the model.
 
         Raises:
-            Unsupported: It is not there.
+            Unsupported: The model has no such file.
         """
         tail = name.rpartition("assets/")[2]
         span = self._assets.get(tail) or self._assets.get(name)
@@ -184,12 +184,12 @@ class State:
 
 
 def _resource(thing: Variable | Table) -> str:
-    """Return what TensorFlow knows a resource by: all nodes that say this name mean the same."""
+    """Return a resource's key: nodes with the same key refer to the same resource."""
     return thing.key if thing.shared in ("", ANONYMOUS) else thing.shared
 
 
 def _by_key(bundle: Bundle) -> Mapping[str, str]:
-    """Return the checkpoint's keys, and names of constants, -> names of weights."""
+    """Return a mapping from keys of the checkpoint, and names of constants, to names of weights."""
     found: dict[str, str] = {}
     for name, tensor in bundle.weights.items():
         found.setdefault(tensor.origin, name)
@@ -200,7 +200,7 @@ def _by_key(bundle: Bundle) -> Mapping[str, str]:
 
 
 def as_text(value: object) -> str | bytes:
-    """Return a string as ONNX takes it: text where it is UTF-8."""
+    """Return a string for ONNX: str if it is valid UTF-8, else bytes."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -210,7 +210,7 @@ def as_text(value: object) -> str | bytes:
 
 
 def texts(values: "list[bytes]", shape: tuple[int, ...]) -> np.ndarray:
-    """Return byte strings as an array."""
+    """Return byte strings as an object array of a shape."""
     made = np.empty(len(values), object)
     made[:] = [as_text(v) for v in values]
     return made.reshape(shape)

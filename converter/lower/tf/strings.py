@@ -1,6 +1,6 @@
-"""Strings, as far as ONNX's operators reach: opset 18 has hardly any, 20 joins, splits and matches.
+"""String ops, as far as ONNX supports them: mostly opset 20 (concat, split, regex match).
 
-What is computed of constants alone is computed while lowering.
+Ops of constants only are folded while lowering.
 """
 
 import math
@@ -27,10 +27,10 @@ NEWER = 20  # the opset that has StringConcat, StringSplit and RegexFullMatch
 
 
 def _newer(op: Context, what: str) -> None:
-    """Raise where the opset has no operators for strings.
+    """Check that the opset has string operators.
 
     Raises:
-        Unsupported: It has none.
+        Unsupported: The opset is older than 20.
     """
     if op.graph.opset < NEWER:
         raise Unsupported(f"{what} takes opset={NEWER}")
@@ -41,7 +41,7 @@ def _bytes(array: np.ndarray) -> list[bytes]:
 
 
 def _fold(op: Context, x: Value, function: Callable[[bytes], bytes]) -> Value | None:
-    """Return a function of strings that are constants, None for others."""
+    """Apply a function to constant strings; return None for others."""
     known = op.static(x)
     if known is None:
         return None
@@ -56,13 +56,13 @@ def as_string(
     op: Context, input: Value, /, *, precision: int = -1, scientific: bool = False,
     shortest: bool = False, width: int = -1, fill: str = "",
 ) -> Value:  # fmt: skip
-    """Numbers as strings."""
+    """Values formatted as strings."""
     if input.dtype == "string":
         return input
     if width > 0:
         raise Unsupported(f"numbers of {width} letters, filled with {fill!r}")
     if input.is_float:
-        # onnxruntime writes as C's "%.8g", with other words for what is not finite.
+        # onnxruntime formats as C's "%.8g", but spells inf and NaN differently.
         if input.dtype != "float32" or not shortest or scientific or precision != 8:
             raise Unsupported(
                 f"{input.dtype} as text, but float32 with shortest=True and precision=8"
@@ -80,13 +80,13 @@ def as_string(
 
 @tf_op("StringToNumber")
 def string_to_number(op: Context, string_tensor: Value, /, *, node: Node) -> Value:
-    """Strings as numbers."""
+    """Strings parsed as numbers."""
     return op.cast(string_tensor, node.attribute("out_type", "float32"))
 
 
 @tf_op("StringToHashBucketFast")
 def hash_bucket_fast(op: Session, input: Value, /, *, num_buckets: int) -> Value:
-    """The bucket of each text; of strings that are an input, their fingerprints are, instead."""
+    """The hash bucket of each string; for a graph input, its fingerprints become the input."""
     if num_buckets == 1:
         return hash_bucket(op, input, num_buckets=1)
     known = op.static(input)
@@ -102,7 +102,7 @@ def hash_bucket_fast(op: Session, input: Value, /, *, num_buckets: int) -> Value
 
 @tf_op("StringToHashBucket")
 def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
-    """The bucket of each text: of one bucket, that."""
+    """The hash bucket of each string; only for one bucket."""
     if num_buckets != 1:
         raise Unsupported(f"hashes of texts, in {num_buckets} buckets")
     return fill_like(op, input, op.constant(0, "int64"))
@@ -112,16 +112,16 @@ def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
 def hash_bucket_strong(
     op: Context, input: Value, /, *, num_buckets: int, key: Sequence[int]
 ) -> Value:
-    """The bucket of each text: of one bucket, that."""
+    """The hash bucket of each string; only for one bucket."""
     del key
     return hash_bucket(op, input, num_buckets=num_buckets)
 
 
-# -- letters ---------------------------------------------------------------------------------------
+# -- characters ------------------------------------------------------------------------------------
 
 
 def _ascii(text: bytes, *, upper: bool) -> bytes:
-    return text.upper() if upper else text.lower()  # of bytes, both are of ASCII's letters alone
+    return text.upper() if upper else text.lower()  # of bytes: changes ASCII letters only
 
 
 @tf_op(
@@ -129,7 +129,7 @@ def _ascii(text: bytes, *, upper: bool) -> bytes:
     Variant("StringUpper", "Texts in upper case.", upper=True),
 )
 def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = "") -> Value:
-    """Strings in another case."""
+    """Strings in lower or upper case."""
 
     def change(text: bytes) -> bytes:
         if encoding == "utf-8":
@@ -154,7 +154,7 @@ def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = ""
 
 @tf_op("StringStrip")
 def string_strip(op: Context, input: Value, /) -> Value:
-    """Strings without white space at their ends."""
+    """Strings without leading and trailing white space."""
     found = _fold(op, input, bytes.strip)
     if found is None:
         raise Unsupported("white space of texts that are no constants")
@@ -163,7 +163,7 @@ def string_strip(op: Context, input: Value, /) -> Value:
 
 @tf_op("StringLength")
 def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
-    """How many bytes or letters strings have."""
+    """The length of strings, in bytes or characters."""
     known = op.static(input)
     if known is None:
         raise Unsupported("the length of texts that are no constants")
@@ -173,13 +173,13 @@ def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
 
 @tf_op("Substr")
 def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = "BYTE") -> Value:
-    """A part of each text; of an encoded picture what a PNG file begins with."""
+    """A substring of each string; of an encoded image input, the first bytes of a PNG file."""
     first, count = op.static(pos), op.static(len)
     if first is None or count is None or first.size != 1 or count.size != 1:
         raise Unsupported("parts of texts from places that are computed")
     begin, many = int(first.reshape(-1)[0]), int(count.reshape(-1)[0])
     if op.static(input) is None:
-        # Who asks how bytes begin asks which decoder to take.
+        # A graph that reads the first bytes selects a decoder by them.
         return op.constant(texts([op.decoded.begins(input, begin, many)], ()))
     if begin < 0 or many < 0:
         raise Unsupported(f"a part of a text from {begin}, {many} long")
@@ -199,7 +199,7 @@ def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = 
 
 @tf_op("StringJoin")
 def string_join(op: Context, *inputs: Value, separator: str = "") -> Value:
-    """Strings one after another, element by element."""
+    """Strings joined elementwise, with a separator."""
     known = [op.static(v) for v in inputs]
     arrays = [a for a in known if a is not None]
     if len(arrays) == len(inputs):
@@ -223,7 +223,7 @@ def reduce_join(
     op: Context, inputs: Value, reduction_indices: Value, /, *,
     keep_dims: bool = False, separator: str = "",
 ) -> Value:  # fmt: skip
-    """Strings one after another along axes, the first that is named changing the fastest."""
+    """Strings joined along axes, of which the first named changes fastest."""
     axes = [inputs.axis(a) for a in op.ints(reduction_indices, "axes")]
     if not axes:
         return inputs
@@ -252,7 +252,7 @@ def reduce_join(
 
 
 def _not_empty(op: Context, x: Value) -> Value:
-    """Return which strings have a letter: opset 18 compares no strings, but looks them up."""
+    """Return the mask of non-empty strings, by LabelEncoder: opset 18 cannot compare strings."""
     attributes: dict[str, Attribute] = {
         "keys_strings": [""], "values_int64s": [0], "default_int64": 1,
     }  # fmt: skip
@@ -267,15 +267,15 @@ def _split(
     op: Context, input: Value, delimiter: str | None, limit: int, *,
     skipped: bool = False, of_nothing: int = 0,
 ) -> list[Value]:  # fmt: skip
-    """Split strings, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor.
+    """Split strings [n]; return indices [m, 2], values [m] and shape of a sparse tensor.
 
     Args:
         op: The builder.
         input: The strings.
-        delimiter: What they are cut at, or None for white space.
-        limit: How often, or -1.
-        skipped: Whether parts without a letter are left out.
-        of_nothing: How many parts a string without a letter has; onnxruntime makes none.
+        delimiter: Delimiter, or None for white space.
+        limit: Maximum number of splits, or -1.
+        skipped: Whether empty parts are dropped.
+        of_nothing: Number of parts of an empty string, 0 or 1; onnxruntime returns none.
     """
     attributes: dict[str, Any] = {}
     if delimiter is not None:
@@ -315,7 +315,7 @@ def _split(
 
 @tf_op("StringSplitV2", outputs=("indices", "values", "shape"))
 def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int = -1) -> list[Value]:
-    """Strings cut at a separator, or at white space: a sparse tensor of parts."""
+    """Strings split at a separator or at white space, as a sparse tensor."""
     _newer(op, "splitting texts")
     found = op.static(sep)
     if found is None:
@@ -330,7 +330,7 @@ def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int =
 def string_split(
     op: Context, input: Value, delimiter: Value, /, *, skip_empty: bool = True
 ) -> list[Value]:
-    """Strings cut at a letter: a sparse tensor of parts."""
+    """Strings split at a character, as a sparse tensor."""
     _newer(op, "splitting texts")
     found = op.static(delimiter)
     if found is None or len(str(found.reshape(-1)[0])) != 1:
@@ -343,14 +343,14 @@ def string_split(
 
 @tf_op("StaticRegexFullMatch")
 def static_full_match(op: Context, input: Value, /, *, pattern: str) -> Value:
-    """Whether strings match a pattern as a whole."""
+    """Whether each string fully matches a regular expression."""
     _newer(op, "matching texts")
     return op.unary("RegexFullMatch", input, dtype="bool", pattern=pattern)
 
 
 @tf_op("RegexFullMatch")
 def full_match(op: Context, input: Value, pattern: Value, /) -> Value:
-    """Whether strings match a pattern as a whole."""
+    """Whether each string fully matches a regular expression."""
     found = op.static(pattern)
     if found is None:
         raise Unsupported("a pattern that is computed")
@@ -364,7 +364,7 @@ PLAIN = re.compile(r"[\w \-/:,;%@=!<>&'\"~`]*", re.ASCII)
 def static_replace(
     op: Context, input: Value, /, *, pattern: str, rewrite: str, replace_global: bool = True
 ) -> Value:
-    """Strings with what matches a pattern replaced."""
+    """Strings with matches of a pattern replaced; only for patterns of plain text."""
     if not PLAIN.fullmatch(pattern) or "\\" in rewrite or not pattern:
         raise Unsupported(f"the pattern {pattern!r}, replaced")
     found = _fold(
@@ -380,7 +380,7 @@ def static_replace(
 def regex_replace(
     op: Context, input: Value, pattern: Value, rewrite: Value, /, *, replace_global: bool = True
 ) -> Value:
-    """Strings with what matches a pattern replaced."""
+    """Strings with matches of a pattern replaced; only for patterns of plain text."""
     known = [op.static(v) for v in (pattern, rewrite)]
     if known[0] is None or known[1] is None:
         raise Unsupported("a pattern that is computed")

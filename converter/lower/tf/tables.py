@@ -1,7 +1,7 @@
-"""Lookup tables: what loading the model fills them with becomes part of what looks a key up.
+"""Lookup tables: their entries after the model is loaded become constants of the lookup.
 
-ONNX's LabelEncoder looks text, int64 and float32 up and gives the same three. Any other value is
-looked up by the number of its row; a key that is a number of a row needs no looking up.
+ONNX's LabelEncoder maps between strings, int64 and float32. Other values are gathered by the row
+index that LabelEncoder returns; keys that are row indices themselves need no LabelEncoder.
 Spec: https://onnx.ai/onnx/operators/onnx_aionnxml_LabelEncoder.html
 """
 
@@ -21,11 +21,11 @@ from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 ML = "ai.onnx.ml"
-DENSE = 256  # keys that are numbers of rows: of so many on, they are taken as such
-MOST_FILE = 1 << 28  # bytes of a file of entries
-WHOLE_LINE, LINE_NUMBER = -2, -1  # what an index of a column may be instead
+DENSE = 256  # minimum number of keys 0, 1, ... that are used as row indices
+MOST_FILE = 1 << 28  # maximum bytes of a vocabulary file
+WHOLE_LINE, LINE_NUMBER = -2, -1  # special column indices of a vocabulary file
 
-# dtype -> the one of LabelEncoder's that holds all its values.
+# dtype -> dtype of LabelEncoder that represents all its values
 ENCODED = {
     "string": "string", "float32": "float", "float16": "float", "bfloat16": "float",
     "int64": "int64", "int32": "int64", "int16": "int64", "int8": "int64", "uint8": "int64",
@@ -47,7 +47,7 @@ def _handle(op: Context, node: Node) -> Table:
     "AnonymousMutableHashTable",
 )  # fmt: skip
 def hash_table(op: Context, *, use_node_name_sharing: bool = False, node: Node) -> Table:
-    """The handle of a table."""
+    """The handle of a lookup table."""
     del use_node_name_sharing
     return _handle(op, node)
 
@@ -59,7 +59,7 @@ def hash_table(op: Context, *, use_node_name_sharing: bool = False, node: Node) 
 def table_of_tensors(
     op: Context, *, use_node_name_sharing: bool = False, value_shape: Any = None, node: Node
 ) -> Table:
-    """The handle of a table of tensors."""
+    """The handle of a lookup table whose values are tensors."""
     del use_node_name_sharing, value_shape
     return _handle(op, node)
 
@@ -70,7 +70,7 @@ def dense_table(
     use_node_name_sharing: bool = False, value_shape: Any = None, initial_num_buckets: int = 131072,
     max_load_factor: float = 0.8, node: Node,
 ) -> Table:  # fmt: skip
-    """The handle of a table that keeps its entries in one block."""
+    """The handle of a dense lookup table."""
     del empty_key, deleted_key, use_node_name_sharing, value_shape, initial_num_buckets
     del max_load_factor
     return _handle(op, node)
@@ -89,7 +89,7 @@ def _table(thing: ProgramValue) -> Table:
 def initialize(
     op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
 ) -> list[ProgramValue]:
-    """A table is given its entries."""
+    """Set the entries of a table."""
     entries = Entries(_whole(op, keys), _whole(op, values))
     op.state.fill(_table(table_handle), entries)
     return []
@@ -99,7 +99,7 @@ def initialize(
 def import_table(
     op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
 ) -> list[ProgramValue]:
-    """A table is given its entries, in place of those it had."""
+    """Replace the entries of a table."""
     return initialize(op, table_handle, keys, values)
 
 
@@ -107,7 +107,7 @@ def import_table(
 def insert(
     op: Session, table_handle: ProgramValue, keys: ProgramValue, values: ProgramValue, /
 ) -> list[ProgramValue]:
-    """A table is given more entries; of a key that it has the new value counts."""
+    """Insert entries into a table; the value of an existing key is replaced."""
     table = _table(table_handle)
     new_keys, new_values = _whole(op, keys), _whole(op, values)
     new_keys = new_keys.reshape(-1)
@@ -124,7 +124,7 @@ def insert(
 
 @tf_op("LookupTableRemoveV2", any_input=True)
 def remove(op: Session, table_handle: ProgramValue, keys: ProgramValue, /) -> list[ProgramValue]:
-    """A table loses entries."""
+    """Remove entries from a table."""
     table = _table(table_handle)
     gone = set(_whole(op, keys).reshape(-1).tolist())
     before = op.state.entries(table)
@@ -134,10 +134,10 @@ def remove(op: Session, table_handle: ProgramValue, keys: ProgramValue, /) -> li
 
 
 def _whole(op: Context, thing: ProgramValue) -> np.ndarray:
-    """Return all elements of a tensor, however many there are.
+    """Return the elements of a constant tensor of any size.
 
     Raises:
-        Unsupported: They are computed of something else than constants.
+        Unsupported: The elements are not computed from constants alone.
     """
     if not isinstance(thing, Value):
         raise Unsupported(f"entries of a {type(thing).__name__.lower()}")
@@ -166,7 +166,7 @@ def initialize_from_file(
     value_index: int,
     vocab_size: int = -1, delimiter: str = "\t", offset: int = 0,
 ) -> list[ProgramValue]:  # fmt: skip
-    """A table is given its entries from the lines of a file that the model brings."""
+    """Set the entries of a table from the lines of an asset file of the model."""
     table = _table(table_handle)
     name = op.static(filename) if isinstance(filename, Value) else None
     if name is None or name.size != 1:
@@ -186,7 +186,7 @@ def initialize_from_file(
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Return lines as TensorFlow reads them: carriage returns are no part of them."""
+    """Return the lines of a file without carriage returns, as TensorFlow reads them."""
     lines = content.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -211,19 +211,19 @@ def _column(
     return np.array([kind(t) for t in texts], dtype)
 
 
-# -- looking up ------------------------------------------------------------------------------------
+# -- lookup ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The entries of a table, each key once."""
+    """The entries of a table, with unique keys."""
 
     keys: np.ndarray
     values: np.ndarray
 
 
 def content(op: Session, thing: ProgramValue) -> Content:
-    """Return what a table holds; of a key that is there twice the last value."""
+    """Return the entries of a table; of a duplicate key the last value."""
     table = _table(thing)
     entries = op.state.entries(table)
     keys = entries.keys.reshape(-1)
@@ -239,7 +239,7 @@ def content(op: Session, thing: ProgramValue) -> Content:
 def find(
     op: Session, table_handle: ProgramValue, keys: ProgramValue, default_value: ProgramValue, /
 ) -> Value:
-    """The values of keys, and a default one of those that a table does not have."""
+    """The values of keys in a table, and a default for missing keys."""
     table = _table(table_handle)
     held = content(op, table_handle)
     if not isinstance(keys, Value) or not isinstance(default_value, Value):
@@ -248,7 +248,7 @@ def find(
         shape = op.emit("Shape", keys, dtype="int64", shape=(keys.rank,))
         only = op.reshape(default_value, (1,) * keys.rank)
         return op.emit("Expand", only, shape, dtype=only.dtype, shape=keys.shape)
-    # A table in one block says a scalar as a vector of one.
+    # A dense table stores a scalar as a vector of one.
     held = Content(held.keys, held.values.reshape(len(held.keys), *_numbers(default_value.shape)))
     default = op.static(default_value)
     if (
@@ -274,7 +274,7 @@ def _numbers(shape: Shape) -> list[int]:
 
 
 def _are_rows(keys: np.ndarray) -> bool:
-    """Return whether keys are the numbers from zero on, and many."""
+    """Return whether keys are 0, 1, ..., and at least DENSE of them."""
     return (
         keys.dtype.kind in "iu"
         and len(keys) >= DENSE
@@ -283,7 +283,7 @@ def _are_rows(keys: np.ndarray) -> bool:
 
 
 def _look_up_rows(op: Context, keys: Value, count: int) -> Value:
-    """Return numbers of rows, and that of the default for those that are none."""
+    """Return the row indices of keys; `count`, the row of the default, for missing keys."""
     wide = op.cast(keys, "int64")
     end = op.constant(count, "int64")
     below = op.elementwise("Less", wide, op.constant(0, "int64"))
@@ -319,13 +319,13 @@ def _list_elements(array: np.ndarray, kind: str) -> list[Any]:
 
 @tf_op("LookupTableSize", "LookupTableSizeV2", any_input=True)
 def size(op: Session, table_handle: ProgramValue, /) -> Value:
-    """How many entries a table has."""
+    """The number of entries of a table."""
     return op.constant(len(content(op, table_handle).keys), "int64")
 
 
 @tf_op("LookupTableExport", "LookupTableExportV2", outputs=("keys", "values"), any_input=True)
 def export(op: Session, table_handle: ProgramValue, /) -> list[Value]:
-    """All entries of a table."""
+    """The keys and values of a table."""
     table = _table(table_handle)
     held = content(op, table_handle)
     return [op.constant(held.keys, table.key_dtype), op.constant(held.values, table.value_dtype)]

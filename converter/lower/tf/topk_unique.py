@@ -1,4 +1,4 @@
-"""Top k, positions in sorted sequences, and distinct elements."""
+"""Top k, positions in sorted sequences, and unique elements."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-# -- in order --------------------------------------------------------------------------------------
+# -- sorted ----------------------------------------------------------------------------------------
 
 
 def largest(
     op: Context, x: Value, count: Extent, axis: int, *, smallest: bool = False
 ) -> tuple[Value, Value]:
-    """Return so many of the largest along an axis in falling order, and their indices (int64)."""
+    """Return the `count` largest along an axis in descending order, and their indices (int64)."""
     return sort.top_k(op, x, axis, count.dim, count.vector, largest=not smallest)
 
 
@@ -25,15 +25,15 @@ def largest(
 def top_k_v2(
     op: Context, input: Value, k: Value, /, *, sorted: bool = True, node: Node
 ) -> list[Value]:
-    """The k largest along the last axis, and their indices."""
-    del sorted  # in order is also an answer where none is asked for
+    """The `k` largest along the last axis, and their indices."""
+    del sorted  # a sorted result is also valid if False
     values, places = largest(op, input, extents.elements(op, k)[0], -1)
     return [values, op.cast(places, node.attribute("index_type", "int32"))]
 
 
 @tf_op("TopK", outputs=("values", "indices"))
 def top_k(op: Context, input: Value, /, *, k: int, sorted: bool = True) -> list[Value]:
-    """The k largest along the last axis, and their indices."""
+    """The `k` largest along the last axis, and their indices."""
     del sorted
     values, places = largest(op, input, extents.number(op, k), -1)
     return [values, op.cast(places, "int32")]
@@ -41,7 +41,7 @@ def top_k(op: Context, input: Value, /, *, k: int, sorted: bool = True) -> list[
 
 @tf_op("NthElement")
 def nth_element(op: Context, input: Value, n: Value, /, *, reverse: bool = False) -> Value:
-    """The element that is the n-th in order along the last axis."""
+    """The n-th smallest element along the last axis, or the n-th largest if `reverse`."""
     place = extents.elements(op, n)[0]
     count = extents.add(op, place, extents.number(op, 1))
     values, _ = largest(op, input, count, -1, smallest=not reverse)
@@ -52,13 +52,13 @@ def nth_element(op: Context, input: Value, n: Value, /, *, reverse: bool = False
 
 @tf_op("InTopK")
 def in_top_k(op: Context, predictions: Value, targets: Value, /, *, k: int) -> Value:
-    """Whether fewer than k predictions are larger than that of the target."""
+    """Whether fewer than `k` predictions exceed that of the target."""
     return sort.is_in_top_k(op, predictions, targets, op.constant(k, "int64"))
 
 
 @tf_op("InTopKV2")
 def in_top_k_v2(op: Context, predictions: Value, targets: Value, k: Value, /) -> Value:
-    """Whether fewer than k predictions are larger than that of the target."""
+    """Whether fewer than `k` predictions exceed that of the target."""
     return sort.is_in_top_k(op, predictions, targets, k)
 
 
@@ -67,14 +67,14 @@ def in_top_k_v2(op: Context, predictions: Value, targets: Value, k: Value, /) ->
     Variant("UpperBound", "How many of a rising sequence are not more than a value.", upper=True),
 )
 def bound(op: Context, sorted_inputs: Value, values: Value, /, *, upper: bool, node: Node) -> Value:
-    """How many of a rising sequence stand before a value."""
+    """The number of elements of a sorted sequence before each value."""
     if sorted_inputs.dtype == "string":
         raise Unsupported("the order of strings")
     found = sort.count_before(op, sorted_inputs, values, or_equal=upper)
     return op.cast(found, node.attribute("out_type", "int32"))
 
 
-# -- distinct --------------------------------------------------------------------------------------
+# -- unique ----------------------------------------------------------------------------------------
 
 
 def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> list[Value]:
@@ -94,31 +94,31 @@ def _axis(op: Context, x: Value, axis: Value) -> int | None:
 
 @tf_op("Unique", outputs=("y", "idx"))
 def unique(op: Context, x: Value, /, *, node: Node) -> list[Value]:
-    """The distinct elements, and which of them each element is."""
+    """The unique elements, and the index of each element in them."""
     return _unique(op, x, None, node, 2)
 
 
 @tf_op("UniqueWithCounts", outputs=("y", "idx", "count"))
 def unique_with_counts(op: Context, x: Value, /, *, node: Node) -> list[Value]:
-    """The distinct elements, which of them each element is, and how often each is there."""
+    """The unique elements, the index of each element in them, and their counts."""
     return _unique(op, x, None, node, 3)
 
 
 @tf_op("UniqueV2", outputs=("y", "idx"))
 def unique_v2(op: Context, x: Value, axis: Value, /, *, node: Node) -> list[Value]:
-    """The distinct slices along an axis, and which of them each slice is."""
+    """The unique slices along an axis, and the index of each slice in them."""
     return _unique(op, x, _axis(op, x, axis), node, 2)
 
 
 @tf_op("UniqueWithCountsV2", outputs=("y", "idx", "count"))
 def unique_with_counts_v2(op: Context, x: Value, axis: Value, /, *, node: Node) -> list[Value]:
-    """The distinct slices along an axis, which each slice is, and how often each is there."""
+    """The unique slices along an axis, the index of each slice in them, and their counts."""
     return _unique(op, x, _axis(op, x, axis), node, 3)
 
 
 @tf_op("ListDiff", outputs=("out", "idx"))
 def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
-    """The elements that are not in another list, and where they stand."""
+    """The elements of `x` that are not in `y`, and their indices in `x`."""
     kind = node.attribute("out_idx", "int32")
     known = op.static(x), op.static(y)
     if known[0] is not None and known[1] is not None and x.dtype != "string":
@@ -131,7 +131,7 @@ def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
 
 
 def member(op: Context, x: Value, y: Value) -> Value:
-    """Return whether each element of one list is in another, of any dtype."""
+    """Return the mask of elements of `x` that are in `y`, of any dtype."""
     found, which, _ = sort.find_unique(op, op.concat([y, x], 0))
     marks = extents.fill(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
     cut = op.size(y, 0)

@@ -1,8 +1,8 @@
-"""Tensors of which not even the number of axes is recorded.
+"""Tensors of unknown rank.
 
-What reads such a tensor often says how many it has: a MatMul takes two, a Conv2D four. So does an
-input get its rank, and where nothing says it, ONNX can do as TensorFlow does: element by element,
-or reshaped, a tensor of any rank is taken.
+The rank of an input is inferred from the nodes that read it: MatMul takes two axes, Conv2D four.
+If it cannot be inferred, elementwise ops, reshapes and some others are lowered to ONNX nodes of
+dynamic rank.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from converter.lower.tf.table import OPS
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
-# Op -> the number of axes that its first inputs have.
+# Op -> ranks of its first inputs.
 RANKS: dict[str, tuple[int, ...]] = {
     "MatMul": (2, 2), "SparseMatMul": (2, 2), "Conv2D": (4, 4), "DepthwiseConv2dNative": (4, 4),
     "Conv3D": (5, 5), "MaxPool": (4,), "AvgPool": (4,), "MaxPoolV2": (4,), "MaxPool3D": (5,),
@@ -35,7 +35,7 @@ RANKS: dict[str, tuple[int, ...]] = {
     "DecodeImage": (0,), "ParseExample": (1,), "ParseExampleV2": (1,), "ParseSingleExample": (0,),
 }  # fmt: skip
 
-# TensorFlow's op -> ONNX's, of one or two tensors of any rank.
+# Elementwise op of TensorFlow -> ONNX operator.
 # fmt: off
 SAME = {
     "Abs": "Abs", "Acos": "Acos", "Add": "Add", "AddV2": "Add", "Asin": "Asin", "Atan": "Atan",
@@ -52,7 +52,7 @@ BOOLEAN = frozenset((
     "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not",
 ))
 ELEMENTWISE = frozenset((*SAME, "Cast", "Square"))
-# Whose result has the shape of the first input.
+# Ops whose output has the shape of the first input.
 PASSING = frozenset((
     *ELEMENTWISE, "Identity", "StopGradient", "Snapshot", "Rsqrt", "Relu6",
     "Selu", "LeakyRelu",
@@ -62,7 +62,7 @@ PASSING = frozenset((
     "Cumsum", "Pad", "PadV2", "MirrorPad",
 ))
 # fmt: on
-# Reductions, which of no axes at all ONNX does over every one.
+# Reductions; without axes ONNX reduces over all.
 REDUCED = {
     "Sum": "ReduceSum",
     "Mean": "ReduceMean",
@@ -73,16 +73,16 @@ REDUCED = {
 HANDED_ON = frozenset(
     ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault")
 )
-# Of rows, whatever axes these have.
+# Ops on rows of any rank.
 BY_ROWS = frozenset((
     "SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean",
 ))  # fmt: skip
 STRING_CONCAT_OPSET = 20
-FARTHEST = 64  # nodes that are looked at behind an input
+FARTHEST = 64  # maximum number of nodes visited from an input
 
 
 def rank_of(body: Body, name: str) -> int | None:
-    """Return how many axes an input has, as what reads it says; None where nothing does."""
+    """Return the rank of an input, inferred from the nodes that read it, or None."""
     readers: dict[str, list[tuple[Node, int]]] = {}
     for node in body.nodes.values():
         for number, port in enumerate(node.inputs):
@@ -101,7 +101,7 @@ def rank_of(body: Body, name: str) -> int | None:
 
 
 def _decides(frame: Frame, number: int) -> bool:
-    """Tell whether a loop's condition is an argument, element by element: then that has no axes."""
+    """Return whether a loop's condition is elementwise in an argument, which then is a scalar."""
     waiting, seen = [frame.condition.node], {frame.condition.node}
     while waiting and len(seen) < FARTHEST:
         node = frame.body.nodes.get(waiting.pop(0))
@@ -126,7 +126,7 @@ def _said(body: Body, node: Node, number: int) -> int | None:
 
 
 def _passes(body: Body, node: Node, number: int) -> bool:
-    """Return whether a node's result has as many axes as this input: others are small constants."""
+    """Return whether a node's output has the rank of this input: others are small constants."""
     return all(
         i == number or (len(_constant_shape(body, port) or (0, 0)) < 2)
         for i, port in enumerate(node.inputs)
@@ -146,7 +146,7 @@ def _constant_shape(body: Body, port: Port) -> tuple[int, ...] | None:
 
 
 def lower_any_rank(op: Context, node: Node, inputs: Sequence[ProgramValue]) -> ProgramValue:
-    """Return the output of a node of which an input has an unknown rank.
+    """Return the output of a node that has an input of unknown rank.
 
     Raises:
         Unsupported: The output depends on the rank.
@@ -211,7 +211,7 @@ def _lower_expand_dims(op: Context, _: Node, x: Unranked, axis: Value) -> Unrank
 
 
 def _lower_reduction(op: Context, node: Node, x: Unranked, axes: Value) -> ProgramValue:
-    """Reduce over all axes: ONNX does so where it is given none."""
+    """Reduce over all axes, by ONNX's default."""
     if not _is_every(op, axes, x):
         raise Unsupported("tensors of unknown rank")
     if x.dtype not in ("float32", "float64"):
@@ -223,7 +223,7 @@ def _lower_reduction(op: Context, node: Node, x: Unranked, axes: Value) -> Progr
 
 
 def _by_rows(op: Context, node: Node, x: Unranked, *others: Value) -> Unranked:
-    """Apply an op that treats all elements of a row alike to flattened rows."""
+    """Apply an op that is elementwise within rows to flattened rows."""
     shape = _shape(op, x)
     first = op.slice(shape, [0], [0], [1])
     rest = op.slice(shape, [0], [1], [END])
@@ -244,7 +244,7 @@ HANDLERS: dict[str, Callable[..., ProgramValue]] = {
 
 
 def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
-    """Return whether axes are all those of a tensor: what Range(0, Rank(x), 1) yields."""
+    """Return whether axes are all axes of a tensor: `Range(0, Rank(x), 1)`."""
     made = {name: node for node in op.graph.nodes for name in node.outputs}
     node = made.get(axes.name)
     while node is not None and node.op_type in ("Cast", "Identity"):
@@ -266,7 +266,7 @@ def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
 
 
 def rank_inputs(node: Node, inputs: Sequence[ProgramValue]) -> list[ProgramValue] | None:
-    """Return the inputs of an op that takes tensors of one rank only; None of any other op."""
+    """Return the inputs of an op with the ranks that it requires, or None if it takes any rank."""
     ranks = RANKS.get(node.op)
     if ranks is None or any(isinstance(t, Unranked) for t in inputs[len(ranks) :]):
         return None
@@ -287,10 +287,10 @@ def _shape(op: Context, x: Unranked) -> Value:
 def of_any_rank(
     op: Context, op_type: str, inputs: Sequence[ProgramValue], dtype: str, **attributes: int
 ) -> Unranked:
-    """Add a node whose result has a number of axes that only running the graph tells.
+    """Add a node whose output has a rank known only at run time.
 
     Raises:
-        Unsupported: An input is no tensor, or its dtype is not one that the operator takes.
+        Unsupported: An input is not a tensor, or the operator does not support its dtype.
     """
     names, dtypes = [], []
     for thing in inputs:

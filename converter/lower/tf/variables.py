@@ -1,4 +1,4 @@
-"""Variables: read as the weights that the checkpoint gives them, assigned as it is loaded."""
+"""Variables: read as weights of the checkpoint, assigned while the model is loaded."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def var_handle(op: Context, *, shape: Any, allowed_devices: Any = (), node: Node
 
 @tf_op("Variable", "VariableV2", "TemporaryVariable", "AutoReloadVariable")
 def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Variable:
-    """A variable of TensorFlow 1: whatever uses it reads it."""
+    """A reference variable of TensorFlow 1, which is read wherever it is used."""
     shared = node.attribute("shared_name", "") or var_name
     return Variable(
         op.place, node.attribute("dtype"), is_reference=True, shared=shared, shape=shape
@@ -41,19 +41,19 @@ def _variable(thing: ProgramValue) -> Variable:
 
 @tf_op("ReadVariableOp", "_ReadVariablesOp", any_input=True)
 def read_variable(op: Session, resource: ProgramValue, /) -> Value:
-    """What a variable holds."""
+    """The value of a variable."""
     return op.state.read(_variable(resource))
 
 
 @tf_op("VariableShape", any_input=True)
 def variable_shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
-    """The sizes of what a variable holds."""
+    """The shape of a variable's value."""
     return op.shape_vector(op.state.read(_variable(input)), node.attribute("out_type", "int32"))
 
 
 @tf_op("VarIsInitializedOp", "IsVariableInitialized", any_input=True)
 def is_initialized(op: Session, resource: ProgramValue, /) -> Value:
-    """Whether a variable has a value: it does, once the model is loaded."""
+    """Whether a variable is initialized: true once the model is loaded."""
     op.state.read(_variable(resource))
     return op.constant(1, "bool")
 
@@ -62,24 +62,24 @@ def is_initialized(op: Session, resource: ProgramValue, /) -> Value:
 def resource_gather(
     op: Session, resource: ProgramValue, indices: Value, /, *, batch_dims: int = 0
 ) -> Value:
-    """Rows of a variable, by index."""
+    """The rows of a variable at indices."""
     return gather_along(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
 
 
 @tf_op("ResourceGatherNd", any_input=True)
 def resource_gather_nd(op: Session, resource: ProgramValue, indices: Value, /) -> Value:
-    """Elements of a variable, by their places."""
+    """The slices of a variable at multi-dimensional indices."""
     return gather_nd(op, op.state.read(_variable(resource)), indices)
 
 
-# -- changes ---------------------------------------------------------------------------------------
+# -- assignments -----------------------------------------------------------------------------------
 
 
 @tf_op("AssignVariableOp", any_input=True)
 def assign_variable(
     op: Session, resource: ProgramValue, value: ProgramValue, /
 ) -> list[ProgramValue]:
-    """A variable gets a value."""
+    """Assign a value to a variable."""
     if isinstance(value, Value):
         op.state.assign(_variable(resource), value)
     return []
@@ -87,7 +87,7 @@ def assign_variable(
 
 @tf_op("Assign", any_input=True)
 def assign(op: Session, ref: ProgramValue, value: ProgramValue, /) -> ProgramValue:
-    """A variable gets a value."""
+    """Assign a value to a variable."""
     if isinstance(value, Value):
         op.state.assign(_variable(ref), value)
     return ref
@@ -102,31 +102,31 @@ def _change(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Var
 
 @tf_op("AssignAddVariableOp", any_input=True)
 def assign_add_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
-    """A variable grows."""
+    """Add a value to a variable."""
     _change(op, resource, "Add", value)
     return []
 
 
 @tf_op("AssignSubVariableOp", any_input=True)
 def assign_sub_variable(op: Session, resource: ProgramValue, value: Value, /) -> list[ProgramValue]:
-    """A variable shrinks."""
+    """Subtract a value from a variable."""
     _change(op, resource, "Sub", value)
     return []
 
 
 @tf_op("AssignAdd", any_input=True)
 def assign_add(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
-    """A variable grows."""
+    """Add a value to a variable."""
     return _change(op, ref, "Add", value)
 
 
 @tf_op("AssignSub", any_input=True)
 def assign_sub(op: Session, ref: ProgramValue, value: Value, /) -> ProgramValue:
-    """A variable shrinks."""
+    """Subtract a value from a variable."""
     return _change(op, ref, "Sub", value)
 
 
-# -- what a checkpoint holds -----------------------------------------------------------------------
+# -- checkpoint ------------------------------------------------------------------------------------
 
 
 def _texts(op: Context, value: Value, what: str) -> list[str]:
@@ -143,7 +143,7 @@ def _texts(op: Context, value: Value, what: str) -> list[str]:
 def restore_v2(
     op: Session, prefix: ProgramValue, names: Value, parts: Value, /
 ) -> list[ProgramValue]:
-    """Tensors of the checkpoint, by name."""
+    """The tensors of the checkpoint with these names."""
     del prefix
     wanted = zip(_texts(op, names, "names"), _texts(op, parts, "slices"), strict=True)
     return [_load(op, name, part) for name, part in wanted]
@@ -153,7 +153,7 @@ def restore_v2(
 def restore(
     op: Session, pattern: ProgramValue, name: Value, /, *, preferred_shard: int = -1
 ) -> ProgramValue:
-    """A tensor of the checkpoint, by name."""
+    """The tensor of the checkpoint with this name."""
     del pattern, preferred_shard
     return _load(op, _texts(op, name, "names")[0], "")
 
@@ -162,13 +162,13 @@ def restore(
 def restore_slice(
     op: Session, pattern: ProgramValue, name: Value, part: Value, /, *, preferred_shard: int = -1
 ) -> ProgramValue:
-    """A part of a tensor of the checkpoint, by name."""
+    """A slice of the tensor of the checkpoint with this name."""
     del pattern, preferred_shard
     return _load(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
 
 
 def _load(op: Session, name: str, part: str) -> ProgramValue:
-    """Return a tensor; one that is not there matters only if something reads it."""
+    """Return a tensor of the checkpoint; UNKNOWN if missing, which matters only if it is read."""
     try:
         return op.state.stored(name, part)
     except Unsupported:

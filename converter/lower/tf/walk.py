@@ -1,7 +1,7 @@
-"""Walks a graph from what is wanted, function calls included, and has each node's handler build it.
+"""Traverse a graph from its outputs, including called functions, and lower each node.
 
-Only what the wanted outputs need is walked: gradients, optimizers, savers and summaries are never
-met. Control edges matter where they lead to an assignment that a later read must see.
+Only nodes that the outputs depend on are lowered: not gradients, optimizers, savers and summaries.
+Control edges matter if they lead to an assignment that a later read must see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,9 +34,9 @@ from converter.lower.unsupported import MISFITS, Finding, Unsupported, explain_m
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
 
-DEEPEST = 100  # calls of functions in functions
-MOST_NODES = 200_000  # that are walked, those of a function each time that it is called
-MOST_CALLS = 10_000  # of functions, conditions and rounds of loops
+DEEPEST = 100  # maximum depth of nested function calls
+MOST_NODES = 200_000  # maximum number of lowered nodes, those of a function counted per call
+MOST_CALLS = 10_000  # maximum number of calls of functions, conditions and loop bodies
 
 # Ops that change state.
 SCATTERED = ("Update", "Add", "Sub", "Mul", "Div", "Max", "Min")
@@ -48,12 +48,12 @@ EFFECTS = frozenset((
     *(f"{of}Scatter{by}{how}" for of in ("", "Resource") for by in ("", "Nd") for how in SCATTERED),
     "ResourceStridedSliceAssign", "StridedSliceAssign",
 ))  # fmt: skip
-# What has no value, and no effect on any.
+# Ops without outputs or effects on values.
 SKIPPED = frozenset(("NoOp", "Assert", "PrintV2", "ControlTrigger"))
 
 CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall", "IdentityN"))
-# What may be known although some input is not: an argument of a function that does not use it, or
-# the name of the checkpoint's file, which is computed as no name of ours.
+# Ops whose outputs may be known although an input is not: an argument that a function does not use,
+# or the file name of the checkpoint, which is not read.
 LENIENT = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "IdentityN", "RestoreV2", "Restore",
     "RestoreSlice",
@@ -68,7 +68,7 @@ class Walker:
     Attributes:
         op: The builder.
         library: Graph and functions.
-        findings: What is not supported, of all that was walked.
+        findings: Unsupported nodes among those lowered.
         state: Variables and tables.
     """
 
@@ -80,23 +80,23 @@ class Walker:
         self.findings: list[Finding] = []
         self.current: BodyState | None = None
         self._with_effects: dict[str, bool] = {}
-        self._conditions: dict[str, Value] = {}  # of Switches, by name
+        self._conditions: dict[str, Value] = {}  # name -> condition of Switch nodes
         self._depth = self._walked = self._called = 0
 
-    # -- whole bodies --------------------------------------------------------------------------
+    # -- bodies --------------------------------------------------------------------------------
 
     def call(
         self, name: str, arguments: Sequence[ProgramValue], at: str = ""
     ) -> list[ProgramValue]:
-        """Return what a function yields, its nodes built into the graph.
+        """Lower the nodes of a function inline, and return its results.
 
         Args:
-            name: Of the function.
-            arguments: In order.
+            name: Name of the function.
+            arguments: Arguments in order.
             at: Name of the node that calls it.
 
         Raises:
-            CorruptError: It is not there, or takes another number of arguments.
+            CorruptError: There is no such function, or the number of arguments differs.
         """
         body = self.library.function(name)
         if len(body.arguments) != len(arguments):
@@ -113,10 +113,10 @@ class Walker:
     def run(
         self, body_state: BodyState, wanted: Sequence[Port], effects: Iterable[str] = ()
     ) -> list[ProgramValue]:
-        """Walk a body as far as is wanted, and return what that yields.
+        """Lower the nodes that `wanted` and `effects` depend on; return the wanted values.
 
         Raises:
-            CorruptError: Nodes read each other in a circle, or one that is not there.
+            CorruptError: The nodes form a cycle, or read a node that does not exist.
         """
         self._depth += 1
         self._called += self._depth > 1
@@ -137,12 +137,12 @@ class Walker:
             self._depth -= 1
 
     def read(self, node: Node) -> set[int]:
-        """Return which outputs of a node that is being walked anything reads."""
+        """Return the numbers of a node's outputs that are read in the current body."""
         assert self.current is not None
         return {_number(p, node) for p in self.current.read if p.node == node.name}
 
     def value(self, body_state: BodyState, port: Port) -> ProgramValue:
-        """Return what one output of a node has yielded."""
+        """Return the value of one output of a lowered node."""
         found = body_state.values.get(port.node)
         if not isinstance(found, list):
             return UNKNOWN if found is None else found
@@ -154,7 +154,7 @@ class Walker:
     def _order(
         self, body_state: BodyState, wanted: Sequence[Port], effects: Iterable[str]
     ) -> list[Node]:
-        """Return the nodes to walk, each after those it needs."""
+        """Return the nodes to lower, in topological order."""
         nodes = body_state.body.nodes
         reached = self._postorder(body_state, [*(p.node for p in wanted), *effects])
         needed = {p.node for p in wanted}
@@ -163,7 +163,7 @@ class Walker:
             if name in needed and name not in body_state.values:
                 node = nodes[name]
                 needed.update(port.node for port in node.inputs)
-                if not node.inputs:  # a constant of a branch: which one, its pivot says
+                if not node.inputs:  # a constant of a branch: its control inputs tell which
                     needed.update(
                         c
                         for c in node.controls
@@ -200,19 +200,19 @@ class Walker:
                     seen = state.get(before)
                     if seen is None:
                         stack.append(before)
-                    elif seen == 1:  # what is being visited leads here
+                    elif seen == 1:  # a cycle
                         raise CorruptError(f"node {before!r} depends on itself")
         return order
 
     def has_effects(self, node: Node) -> bool:
-        """Return whether a node changes state, or calls what does."""
+        """Return whether a node changes state, or calls a function that does."""
         if node.op in EFFECTS:
             return True
         called = [node.op] if node.op in self.library else named_functions(node)
         for name in called:
             known = self._with_effects.get(name)
             if known is None:
-                self._with_effects[name] = False  # what calls itself
+                self._with_effects[name] = False  # ends the recursion of a recursive function
                 known = name in self.library and any(
                     self.has_effects(n) for n in self.library.function(name).nodes.values()
                 )
@@ -270,14 +270,14 @@ class Walker:
                     made = self._call(row, node, given)
         results: list[ProgramValue] = list(made) if isinstance(made, list | tuple) else [made]
         _check_shapes(node, results)
-        # A reference that is handed on shows what the variable is changed to later, when looked at.
+        # A reference that is passed on would show later changes of the variable in a trace.
         changing = node.op == "Identity" and isinstance(inputs[0], Variable)
         if self.op.is_outermost and not changing:
             self._trace(node, where, results)
         return results
 
     def _unranked(self, row: Row, node: Node, inputs: "list[ProgramValue]") -> Any:
-        """Return what a node yields of tensors of any rank; None where it is as any other."""
+        """Lower a node with inputs of unknown rank; return None if it is lowered like any other."""
         if node.op in CALLS:
             return None
         known = unranked.rank_inputs(node, inputs)
@@ -286,10 +286,10 @@ class Walker:
         return self._call(row, node, known)
 
     def tensor(self, thing: ProgramValue) -> ProgramValue:
-        """Return a tensor; a reference to a variable reads as one.
+        """Return a value as a tensor; a variable reference is read.
 
         Raises:
-            Unsupported: It is none.
+            Unsupported: The value is not a tensor.
         """
         if isinstance(thing, Variable) and thing.is_reference:
             return self.state.read(thing)
@@ -316,7 +316,7 @@ class Walker:
         )
 
     def _gates(self, body_state: BodyState, node: Node) -> Gates:
-        """Return the conditions under which a node is run at all."""
+        """Return the conditions under which a node is executed."""
         if not body_state.gates:
             return NO_GATES
         found: Gates = NO_GATES
@@ -329,7 +329,7 @@ class Walker:
         return found
 
     def switched(self, node: Node, condition: Value) -> None:
-        """Note that the outputs of a Switch depend on a condition."""
+        """Record the condition of a Switch's outputs."""
         assert self.current is not None
         gates = self.current.gates
         before = gates.get(node.name, NO_GATES)
@@ -353,7 +353,7 @@ class Walker:
         sides = [self._port_gates(body_state, node.inputs[i]) for i, _ in alive]
         alone = sides[0] ^ sides[1]
         if not (sides[0] and sides[1]) and len(alone) == 1:
-            # A constant whose control edges some tool took away: the other side's opposite.
+            # A constant whose control edges were removed by a tool: the opposite of the other side.
             ((name, holds),) = alone
             sides = [sides[i] or frozenset(((name, not holds),)) for i in range(2)]
         for name, holds in sides[0]:
@@ -375,10 +375,10 @@ class Walker:
 
 
 def _check_shapes(node: Node, results: Sequence[ProgramValue]) -> None:
-    """Hold what was inferred against what the file records of a node's outputs, if it does.
+    """Compare the inferred shapes of a node's outputs with those recorded in the file, if any.
 
     Raises:
-        Unsupported: They contradict each other: one of them is wrong, and it may be ours.
+        Unsupported: They differ: one of them is wrong, possibly the inferred one.
     """
     if "_output_shapes" not in node.raw:
         return
@@ -396,7 +396,7 @@ def _check_shapes(node: Node, results: Sequence[ProgramValue]) -> None:
 
 
 def _number(port: Port, node: Node) -> int:
-    """Return which of all outputs of a node a port is."""
+    """Return the index of a port among all outputs of its node."""
     row = OPS.get(node.op) if port.arg else None
     before = 0
     for output in row.outputs if row is not None else ():
@@ -408,7 +408,7 @@ def _number(port: Port, node: Node) -> int:
 
 
 def _many(said: Any) -> int:
-    """Return how many outputs an attribute says: a number, or one type for each."""
+    """Return the number of outputs in an attribute: an integer, or a list of their types."""
     return len(said) if isinstance(said, list) else int(said)
 
 
@@ -417,7 +417,7 @@ def _any_unranked(things: Sequence[ProgramValue]) -> bool:
 
 
 def _has_complex(node: Node, inputs: Sequence[ProgramValue]) -> bool:
-    """Return whether a node is given complex numbers, or is some."""
+    """Return whether a node has complex inputs or is a complex constant."""
     for thing in inputs:
         if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):
             return True

@@ -1,6 +1,6 @@
-"""Windows over the spatial axes of images: how many there are, and what surrounds an image.
+"""Windows over the spatial axes of images: their number, and the padding.
 
-Images are channels-first here. Where a size is known only by name, so is that of the result.
+Images are channels-first here. Symbolic sizes yield symbolic sizes.
 Spec: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
 """
 
@@ -22,15 +22,15 @@ from converter.lower.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What moves over an image: for each spatial axis a size, a step and a spread; and padding.
+    """Sliding windows: kernel size, stride and dilation of each spatial axis, and the padding.
 
     Attributes:
-        sizes: Elements; None where that is not known.
-        steps: From one window to the next.
-        spreads: From one element of a window to the next.
+        sizes: Kernel sizes; None if unknown.
+        steps: Strides.
+        spreads: Dilations.
         padding: SAME, VALID or EXPLICIT.
-        before: What is added before each axis, where padding is explicit.
-        after: What is added behind it.
+        before: Explicit padding before each axis.
+        after: Explicit padding after each axis.
     """
 
     sizes: tuple[int | None, ...]
@@ -42,14 +42,14 @@ class Windows:
 
     @property
     def reaches(self) -> list[int | None]:
-        """From the first element of a window to its last, both counted."""
+        """Effective kernel sizes, with dilation."""
         return [
             None if k is None else (k - 1) * d + 1
             for k, d in zip(self.sizes, self.spreads, strict=True)
         ]
 
     def counts(self, spatial: Sequence[Dim]) -> list[Dim]:
-        """Return how many windows there are along each axis."""
+        """Return the number of windows along each axis."""
         found: list[Dim] = []
         for i, (n, s, reach) in enumerate(zip(spatial, self.steps, self.reaches, strict=True)):
             if self.padding == "SAME":
@@ -66,7 +66,7 @@ class Windows:
         return found
 
     def pads(self, spatial: Sequence[Dim]) -> tuple[list[int], list[int]] | None:
-        """Return what is added before and behind each axis; None where that takes its size."""
+        """Return the padding before and after each axis; None if it depends on an unknown size."""
         if self.padding == "EXPLICIT":
             return list(self.before), list(self.after)
         if self.padding == "VALID" or all(reach == 1 for reach in self.reaches):
@@ -77,16 +77,16 @@ class Windows:
 
     @property
     def are_named(self) -> bool:
-        """Whether ONNX's SAME_UPPER pads as TensorFlow does: not with spread or far windows."""
+        """Whether ONNX's SAME_UPPER equals SAME: no dilation, strides up to the kernel size."""
         near = all(k is None or s <= k for s, k in zip(self.steps, self.sizes, strict=True))
         return self.padding == "SAME" and near and all(d == 1 for d in self.spreads)
 
 
 def is_first(data_format: str) -> bool:
-    """Return whether channels stand before the spatial axes.
+    """Return whether a data format is channels-first.
 
     Raises:
-        Unsupported: They are cut in pieces of four, as on some devices.
+        Unsupported: The channels are vectorized (NCHW_VECT_C).
     """
     if "VECT" in data_format:
         raise Unsupported(f"data_format {data_format}")
@@ -94,15 +94,15 @@ def is_first(data_format: str) -> bool:
 
 
 def order(data_format: str) -> str:
-    """Return an order of axes in Keras's words."""
+    """Return a data format as channels_first or channels_last."""
     return "channels_first" if is_first(data_format) else "channels_last"
 
 
 def spatial_of(numbers: Sequence[int], data_format: str, what: str) -> tuple[int, ...]:
-    """Return what is said of each axis of an image for the spatial ones.
+    """Return the entries of the spatial axes in a list with one entry per axis.
 
     Raises:
-        Unsupported: Something is said of batches or channels.
+        Unsupported: An entry of the batch or channel axis is not 1.
     """
     first = is_first(data_format)
     rest = [numbers[0], numbers[1] if first else numbers[-1]]
@@ -114,10 +114,10 @@ def spatial_of(numbers: Sequence[int], data_format: str, what: str) -> tuple[int
 def explicit_of(
     numbers: Sequence[int], padding: str, data_format: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return explicit paddings before and behind the spatial axes; nothing where there are none.
+    """Return explicit padding before and after the spatial axes; empty if it is not explicit.
 
     Raises:
-        Unsupported: Batches or channels are padded.
+        Unsupported: The batch or channel axis is padded.
     """
     if padding != "EXPLICIT":
         return (), ()
@@ -130,7 +130,7 @@ def explicit_of(
 
 
 def as_first(op: Context, x: Value, data_format: str) -> Value:
-    """Return an image with its channels before its spatial axes."""
+    """Return an image channels-first."""
     return channels_first(op, x, order(data_format))
 
 
@@ -142,13 +142,13 @@ def as_was(op: Context, x: Value, data_format: str) -> Value:
 def pad_windows(
     op: Context, image: Value, windows: Windows, fill: float | None = None
 ) -> tuple[Value, Windows]:
-    """Return an image with its padding as elements, and the windows over that.
+    """Return a padded image, and the windows over it, without padding.
 
     Args:
         op: Builder.
-        image: Channels-first.
-        windows: Over it.
-        fill: What the padding is; zeros by default.
+        image: Image, channels-first.
+        windows: Windows over the image.
+        fill: Padding value, zero by default.
     """
     spatial = image.shape[2:]
     pads = windows.pads(spatial)
@@ -181,12 +181,12 @@ def pad_windows(
 
 
 def taps(op: Context, image: Value, windows: Windows) -> Iterator[tuple[tuple[int, ...], Value]]:
-    """Yield for each element of a window, by its place in it, that of all windows: [N, C, *counts].
+    """Yield each index in a window, and the elements there of all windows: [N, C, *counts].
 
     Args:
         op: Builder.
-        image: Channels-first, already padded.
-        windows: Over it.
+        image: Padded image, channels-first.
+        windows: Windows over the image.
     """
     lengths = [k for k in windows.sizes if k is not None]
     if len(lengths) < len(windows.sizes):
@@ -204,10 +204,10 @@ def taps(op: Context, image: Value, windows: Windows) -> Iterator[tuple[tuple[in
 
 
 def lowest(dtype: str) -> float:
-    """Return what no number of a type is less than."""
+    """Return the lowest value of a dtype."""
     return -inf if "float" in dtype else int(np.iinfo(dtype).min)
 
 
 def attributes_of(windows: Windows) -> dict[str, Attribute]:
-    """Return the attributes of ONNX's pooling that say of which size windows are."""
+    """Return the kernel size and strides as attributes of ONNX's pooling."""
     return {"kernel_shape": [k or 1 for k in windows.sizes], "strides": list(windows.steps)}
