@@ -79,7 +79,7 @@ def gather_v2(
 
 
 def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
-    """Gather along a computed axis; only supported where the rank does not change."""
+    """Gather along a computed axis; supported where the indices or the input are a vector."""
     if indices.rank != 1 or params.rank < 2:
         if params.rank == 1:
             return gather_along(op, params, indices)
