@@ -1,7 +1,7 @@
 """Activations of neural networks, and their gradients, which some inference graphs contain.
 
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/relu_op_functor.h
-and cwise_ops.h beside it.
+and cwise_ops.h in the same directory.
 """
 
 from converter.lower.ops import activation as ops
@@ -31,10 +31,10 @@ def leaky_relu(op: Context, features: Value, /, *, alpha: float = 0.2) -> Value:
 
 
 def apply_fused(op: Context, name: str, x: Value, leakyrelu_alpha: float) -> Value:
-    """Return an activation that a graph optimizer fused with the op before it.
+    """Apply an activation that a graph optimizer fused with the preceding op.
 
     Raises:
-        Unsupported: It is no activation.
+        Unsupported: The name is not one of an activation.
     """
     if name == "LeakyRelu":
         return ops.leaky_relu(op, x, leakyrelu_alpha)
@@ -64,31 +64,31 @@ def tanh_grad(op: Context, y: Value, dy: Value, /) -> Value:
 
 @tf_op("InvGrad", "ReciprocalGrad")
 def reciprocal_grad(op: Context, y: Value, dy: Value, /) -> Value:
-    """-dy * y * y."""
+    """`-dy * y * y`."""
     return op.mul(op.unary("Neg", dy), op.mul(y, y))
 
 
 @tf_op("SqrtGrad")
 def sqrt_grad(op: Context, y: Value, dy: Value, /) -> Value:
-    """0.5 * dy / y."""
+    """`0.5 * dy / y`."""
     return op.div(op.mul(dy, 0.5), y)
 
 
 @tf_op("RsqrtGrad")
 def rsqrt_grad(op: Context, y: Value, dy: Value, /) -> Value:
-    """-0.5 * dy * y ** 3."""
+    """`-0.5 * dy * y ** 3`."""
     return op.mul(op.mul(dy, op.mul(y, -0.5)), op.mul(y, y))
 
 
 @tf_op("ReluGrad")
 def relu_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """The gradient where x > 0, else 0."""
+    """Gradient of `relu(x)`: the incoming gradient where `x > 0`, else 0."""
     return op.where(op.elementwise("Greater", features, 0), gradients, 0)
 
 
 @tf_op("Relu6Grad")
 def relu6_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """The gradient where 0 < x < 6, else 0."""
+    """Gradient of `relu6(x)`: the incoming gradient where `0 < x < 6`, else 0."""
     zero = op.constant(0, gradients.dtype)
     six = op.constant(6, features.dtype)
     inside = op.elementwise(
@@ -101,32 +101,32 @@ def relu6_grad(op: Context, gradients: Value, features: Value, /) -> Value:
 def leaky_relu_grad(
     op: Context, gradients: Value, features: Value, /, *, alpha: float = 0.2
 ) -> Value:
-    """The gradient where x > 0, else alpha times it."""
+    """Gradient of `leaky_relu(x)`: multiplied by `alpha` where `x <= 0`."""
     return _where(op, "Greater", features, 0.0, gradients, op.mul(gradients, alpha))
 
 
 @tf_op("EluGrad")
 def elu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
-    """The gradient, times y + 1 where y < 0."""
+    """Gradient of `y = elu(x)`: multiplied by `y + 1` where `y < 0`."""
     below = op.mul(op.add(outputs, 1.0), gradients)
     return _where(op, "Less", outputs, 0.0, below, gradients)
 
 
 @tf_op("SeluGrad")
 def selu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
-    """The gradient times the scale, or times y + scale * alpha where y < 0."""
+    """Gradient of `y = selu(x)`: times `scale`, or `y + scale * alpha` where `y < 0`."""
     below = op.mul(op.add(outputs, ops.SELU_SCALE * ops.SELU_ALPHA), gradients)
     return _where(op, "Less", outputs, 0.0, below, op.mul(gradients, ops.SELU_SCALE))
 
 
 @tf_op("SoftplusGrad")
 def softplus_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """The gradient / (1 + exp(-x))."""
+    """Gradient of `softplus(x)`: divided by `1 + exp(-x)`."""
     return op.mul(gradients, op.unary("Sigmoid", features))
 
 
 @tf_op("SoftsignGrad")
 def softsign_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """The gradient / (1 + abs(x)) ** 2."""
+    """Gradient of `softsign(x)`: divided by `(1 + abs(x)) ** 2`."""
     root = op.add(op.unary("Abs", features), 1.0)
     return op.div(gradients, op.mul(root, root))

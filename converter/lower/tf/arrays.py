@@ -1,4 +1,4 @@
-"""Shapes of tensors, joining, repeating and reordering."""
+"""Ops on shapes, and ops that concatenate, split, repeat and reorder tensors."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from converter.lower.values import Value
 
 @tf_op("Reshape")
 def reshape(op: Context, tensor: Value, shape: Value, /) -> Value | Unranked:
-    """A tensor in another shape, which may be computed, and even the number of its axes."""
+    """The tensor in another shape; the shape, and even its rank, may be computed."""
     if op.elements(shape) is None and shape.rank == 1 and not isinstance(shape.shape[0], int):
         target = op.cast(shape, "int64")
         return of_any_rank(op, "Reshape", [tensor, target], tensor.dtype, allowzero=1)
@@ -32,7 +32,7 @@ def reshape(op: Context, tensor: Value, shape: Value, /) -> Value | Unranked:
 
 @tf_op("ExpandDims")
 def expand_dims(op: Context, input: Value, dim: Value, /) -> Value:
-    """A tensor with a new axis of one element, in a place that may be computed."""
+    """The tensor with a new axis of size 1; the axis may be computed."""
     if op.static(dim) is None:
         place = op.cast(dim if dim.rank else op.unsqueeze(dim, [0]), "int64")
         shape = (None,) * (input.rank + 1)
@@ -42,21 +42,21 @@ def expand_dims(op: Context, input: Value, dim: Value, /) -> Value:
 
 @tf_op("Squeeze")
 def squeeze(op: Context, input: Value, /, *, squeeze_dims: Sequence[int] = ()) -> Value:
-    """A tensor without axes of one element: those named, or all."""
+    """The tensor without axes of size 1: those listed, or all."""
     if squeeze_dims:
         return op.squeeze(input, squeeze_dims)
     ones = [i for i, n in enumerate(input.shape) if n == 1]
     if all(isinstance(n, int) for n in input.shape):
         return op.squeeze(input, ones) if ones else input
-    # Sizes that are not known are taken to be others than one; where one is not, this node still
-    # gives what TensorFlow gives.
+    # Unknown sizes are assumed not to be 1. Where one is 1 at run time, this node still yields
+    # what TensorFlow yields.
     shape = tuple(n for n in input.shape if n != 1)
     return op.emit("Squeeze", input, dtype=input.dtype, shape=shape)
 
 
 @tf_op("Transpose", "ConjugateTranspose")
 def transpose(op: Context, x: Value, perm: Value, /) -> Value:
-    """A tensor with its axes in another order, which may be computed."""
+    """The tensor with its axes permuted; the permutation may be computed."""
     order = op.static(perm)
     if order is None:
         return transpose_by(op, x, op.cast(perm, "int64"))
@@ -64,7 +64,7 @@ def transpose(op: Context, x: Value, perm: Value, /) -> Value:
 
 
 def transpose_by(op: Context, x: Value, perm: Value) -> Value:
-    """Return a tensor with its axes in an order that is computed: gathered element by element."""
+    """Transpose a tensor by a computed permutation, by gathering its elements."""
     sides = extents.of_all(op, x)
     strides: list[extents.Extent] = []
     step = extents.number(op, 1)
@@ -87,7 +87,7 @@ def transpose_by(op: Context, x: Value, perm: Value) -> Value:
 
 @tf_op("InvertPermutation")
 def invert_permutation(op: Context, x: Value, /) -> Value:
-    """Where each number stands in an order."""
+    """The inverse of a permutation."""
     known = op.static(x)
     if known is not None:
         return op.constant(np.argsort(known), x.dtype)
@@ -98,7 +98,7 @@ def invert_permutation(op: Context, x: Value, /) -> Value:
 
 @tf_op("GuaranteeConst", "DeepCopy")
 def same(op: Context, input: Value, /) -> Value:
-    """What it is given."""
+    """The input, unchanged."""
     del op
     return input
 
@@ -107,7 +107,7 @@ def same(op: Context, input: Value, /) -> Value:
 def copied(
     op: Context, input: Value, /, *, tensor_name: str = "", debug_ops_spec: Sequence[str] = ()
 ) -> Value:
-    """What it is given."""
+    """The input, unchanged."""
     del op, tensor_name, debug_ops_spec
     return input
 
@@ -116,7 +116,7 @@ def copied(
 def ensure_shape(
     op: Session, input: ProgramValue, /, *, shape: Shape | None = None
 ) -> ProgramValue:
-    """What it is given, of which more is known."""
+    """The input, with a more static shape."""
     thing = op.state.read(input) if isinstance(input, Variable) else input
     if not isinstance(thing, Value) or shape is None or len(shape) != thing.rank:
         return thing
@@ -126,7 +126,7 @@ def ensure_shape(
 
 @tf_op("BroadcastArgs")
 def broadcast_args(op: Context, s0: Value, s1: Value, /) -> Value:
-    """The shape that two shapes are broadcast to."""
+    """The shape that two shapes broadcast to."""
     known = op.dims(s0), op.dims(s1)
     rank = max(len(dims) for dims in known)
     a, b = (_led(op, v, rank - len(dims)) for v, dims in zip((s0, s1), known, strict=True))
@@ -136,7 +136,7 @@ def broadcast_args(op: Context, s0: Value, s1: Value, /) -> Value:
 
 
 def _led(op: Context, vector: Value, count: int) -> Value:
-    """Return a shape with so many ones before it."""
+    """Return a shape with `count` ones prepended."""
     return op.concat([op.constant([1] * count, vector.dtype), vector], 0) if count else vector
 
 
@@ -150,7 +150,7 @@ def _common(m: Dim, n: Dim) -> Dim:
 
 @tf_op("BroadcastGradientArgs", outputs=("r0", "r1"))
 def broadcast_gradient_args(op: Context, s0: Value, s1: Value, /) -> list[Value]:
-    """The axes along which each of two shapes was broadcast, and those of one element."""
+    """The axes along which each of two shapes is broadcast, and axes of size 1."""
     counts = [len(op.dims(v)) for v in (s0, s1)]
     rank = max(counts)
     wide = [_led(op, v, rank - n) for v, n in zip((s0, s1), counts, strict=True)]
@@ -163,11 +163,11 @@ def broadcast_gradient_args(op: Context, s0: Value, s1: Value, /) -> list[Value]
     return [op.cast(op.squeeze(v, [0]), s0.dtype) for v in found]
 
 
-# -- joining and cutting ---------------------------------------------------------------------------
+# -- concatenating and splitting -------------------------------------------------------------------
 
 
 def concatenate(op: Context, values: Sequence[Value], axis: int) -> Value:
-    """Return values one after another along an axis, the size with a name where it has one."""
+    """Concatenate values along an axis; the resulting size is symbolic where possible."""
     made = op.concat(values, axis)
     axis = made.axis(axis)
     total: Dim = 0
@@ -179,33 +179,33 @@ def concatenate(op: Context, values: Sequence[Value], axis: int) -> Value:
 
 @tf_op("ConcatV2")
 def concat_v2(op: Context, *inputs: Value) -> Value:
-    """Tensors one after another along the axis that the last input names."""
+    """Concatenation of tensors along the axis that the last input gives."""
     return concatenate(op, inputs[:-1], op.int(inputs[-1], "an axis"))
 
 
 @tf_op("Concat")
 def concat(op: Context, concat_dim: Value, /, *values: Value) -> Value:
-    """Tensors one after another along the axis that the first input names."""
+    """Concatenation of tensors along the axis that the first input gives."""
     return concatenate(op, values, op.int(concat_dim, "an axis"))
 
 
 @tf_op("ParallelConcat")
 def parallel_concat(op: Context, *values: Value, shape: Any = None) -> Value:
-    """Tensors one after another along the first axis."""
-    del shape  # the values say it
+    """Concatenation of tensors along the first axis."""
+    del shape  # the values imply it
     return concatenate(op, values, 0)
 
 
 @tf_op("Pack")
 def pack(op: Context, *values: Value, axis: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     place = axis + values[0].rank + 1 if axis < 0 else axis
     return op.concat([op.unsqueeze(v, [place]) for v in values], place)
 
 
 @tf_op("ConcatOffset")
 def concat_offset(op: Context, concat_dim: Value, /, *shape: Value) -> list[Value]:
-    """Where each of several tensors begins when they are joined, from their shapes."""
+    """Offset of each tensor in their concatenation, from the shapes."""
     rank = len(op.dims(shape[0]))
     axis = op.int(concat_dim, "an axis") % rank
     zero = extents.number(op, 0)
@@ -220,7 +220,7 @@ def concat_offset(op: Context, concat_dim: Value, /, *shape: Value) -> list[Valu
 
 @tf_op("Unpack")
 def unpack(op: Context, value: Value, /, *, num: int, axis: int = 0) -> list[Value]:
-    """The slices of a tensor along an axis, without it."""
+    """The slices of a tensor along an axis, which is removed."""
     place = value.axis(axis)
     if num == 1:
         parts = [value]
@@ -234,7 +234,7 @@ def unpack(op: Context, value: Value, /, *, num: int, axis: int = 0) -> list[Val
 
 
 def _remember_parts(op: Context, made: Sequence[Value], parts: Iterable[Any]) -> list[Value]:
-    """Return values of which elements are known: constants, where all are."""
+    """Record the known elements of values; where all are known, return constants."""
     found = []
     for value, part in zip(made, parts, strict=True):
         elements = np.empty(np.shape(part), part.dtype if isinstance(part, np.ndarray) else object)
@@ -248,7 +248,7 @@ def _remember_parts(op: Context, made: Sequence[Value], parts: Iterable[Any]) ->
 
 @tf_op("Split")
 def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> list[Value]:
-    """A tensor cut in equal parts along an axis."""
+    """The tensor split into equal parts along an axis."""
     axis, count = value.axis(op.int(split_dim, "an axis")), num_split
     if count == 1:
         return [value]
@@ -272,7 +272,7 @@ def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> 
 def split_v(
     op: Context, value: Value, size_splits: Value, split_dim: Value, /, *, num_split: int
 ) -> list[Value]:
-    """A tensor cut in parts of given sizes along an axis; -1 takes what is left."""
+    """The tensor split into parts of given sizes along an axis; -1 is inferred."""
     axis = value.axis(op.int(split_dim, "an axis"))
     if num_split == 1:
         return [value]
@@ -301,11 +301,11 @@ def split_v(
     )  # fmt: skip
 
 
-# -- one number, and one tensor, again and again ---------------------------------------------------
+# -- filling and repeating -------------------------------------------------------------------------
 
 
 def fill_like(op: Context, x: Value, scalar: Value) -> Value:
-    """Return a scalar in the shape of a tensor."""
+    """Broadcast a scalar to the shape of a tensor."""
     if not x.rank:
         return scalar
     if all(isinstance(n, int) for n in x.shape):
@@ -315,38 +315,38 @@ def fill_like(op: Context, x: Value, scalar: Value) -> Value:
 
 
 def blank(op: Context, dtype: str) -> Value:
-    """Return what TensorFlow means by nothing: zero, false, an empty text."""
+    """Return TensorFlow's default value of a dtype: zero, false or an empty string."""
     return op.constant(np.array("", object)) if dtype == "string" else op.constant(0, dtype)
 
 
 @tf_op("ZerosLike")
 def zeros_like(op: Context, x: Value, /) -> Value:
-    """0 in the shape of a tensor."""
+    """Zeros in the shape of a tensor."""
     return fill_like(op, x, blank(op, x.dtype))
 
 
 @tf_op("OnesLike")
 def ones_like(op: Context, x: Value, /) -> Value:
-    """1 in the shape of a tensor."""
+    """Ones in the shape of a tensor."""
     return fill_like(op, x, op.constant(1, x.dtype))
 
 
 @tf_op("Fill")
 def fill(op: Context, dims: Value, value: Value, /) -> Value:
-    """A number in a shape, which may be computed."""
+    """A scalar broadcast to a shape, which may be computed."""
     return _broadcast_to(op, value, dims)
 
 
 @tf_op("Empty")
 def empty(op: Context, shape: Value, /, *, init: bool = False, node: Node) -> Value:
-    """A tensor of anything: zeros."""
-    del init  # what is not set may as well be zeros
+    """An uninitialized tensor: zeros."""
+    del init  # uninitialized elements may be zeros, too
     return _broadcast_to(op, blank(op, node.attribute("dtype")), shape)
 
 
 @tf_op("BroadcastTo")
 def broadcast_to(op: Context, input: Value, shape: Value, /) -> Value:
-    """A tensor repeated to a shape, which may be computed."""
+    """The tensor broadcast to a shape, which may be computed."""
     return _broadcast_to(op, input, shape)
 
 
@@ -365,7 +365,7 @@ def _broadcast_to(op: Context, x: Value, shape: Value) -> Value:
 
 @tf_op("Tile")
 def tile(op: Context, input: Value, multiples: Value, /) -> Value:
-    """A tensor as a whole, again and again along its axes."""
+    """The tensor repeated along its axes."""
     times = op.dims(multiples) if op.elements(multiples) is not None else [None] * input.rank
     if all(n == 1 for n in times):
         return input
@@ -382,7 +382,7 @@ def tile(op: Context, input: Value, multiples: Value, /) -> Value:
 
 @tf_op("ReverseV2", "RiscReverse")
 def reverse_v2(op: Context, tensor: Value, axis: Value, /) -> Value:
-    """A tensor with axes reversed."""
+    """The tensor reversed along the given axes."""
     known = op.static(axis)
     if known is not None:
         return _reversed(op, tensor, [int(n) for n in known])
@@ -399,7 +399,7 @@ def reverse_v2(op: Context, tensor: Value, axis: Value, /) -> Value:
 
 @tf_op("Reverse")
 def reverse(op: Context, tensor: Value, dims: Value, /) -> Value:
-    """A tensor with those axes reversed that are marked."""
+    """The tensor reversed along the axes whose flag is set."""
     known = op.static(dims)
     if known is not None:
         return _reversed(op, tensor, [i for i, marked in enumerate(known) if marked])
@@ -424,7 +424,7 @@ def _reversed(op: Context, x: Value, axes: Sequence[int]) -> Value:
 
 @tf_op("Roll")
 def roll(op: Context, input: Value, shift: Value, axis: Value, /) -> Value:
-    """A tensor moved along axes, what leaves at one end coming back at the other."""
+    """The tensor rolled along axes: elements shifted past one end return at the other."""
     places = [input.axis(a) for a in op.ints(axis, "axes")]
     steps = extents.elements(op, shift)
     moves: dict[int, extents.Extent] = {}
@@ -457,16 +457,16 @@ def _roll(op: Context, x: Value, axis: int, step: extents.Extent) -> Value:
     return replace(op.concat(parts, axis), shape=x.shape)
 
 
-# -- places ----------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 @tf_op("Where")
 def where(op: Context, input: Value, /) -> Value:
-    """The places of what is not zero, in order."""
+    """Indices of the nonzero elements, in row-major order."""
     mask = input if input.dtype in ("bool", "float32", "int32", "int64", "uint8") else None
     if mask is None:
         mask = op.cast(input, "float32" if input.is_float else "bool")
-        if input.dtype == "float64":  # what is too small for float32 is not zero, either
+        if input.dtype == "float64":  # values too small for float32 are nonzero, too
             same = op.elementwise("Equal", input, op.constant(0, "float64"))
             mask = op.unary("Not", same)
     if not input.rank:

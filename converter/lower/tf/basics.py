@@ -1,4 +1,4 @@
-"""What every graph has: constants, inputs, what hands on what it is given."""
+"""Const, Placeholder and identity ops, and the shape, rank and size of a tensor."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from converter.lower.values import Value
 
 @tf_op("Const", "HostConst")
 def const(op: Context, *, value: Any) -> Value:
-    """A tensor that stands in the graph."""
+    """A constant tensor."""
     return read_constant(op, value)
 
 
@@ -23,14 +23,14 @@ def const(op: Context, *, value: Any) -> Value:
 def placeholder_with_default(
     op: Context, input: ProgramValue, /, *, shape: Any = None
 ) -> ProgramValue:
-    """An input that is not given has its default."""
+    """The default of an input that is not fed."""
     del op, shape
     return input
 
 
 @tf_op("Placeholder")
 def placeholder(_: Context, *, shape: Any = None) -> Value:
-    """An input; those that a signature does not name have no value."""
+    """An input; it has no value where the signature does not name it."""
     del shape
     raise Unsupported("an input that the signature does not name")
 
@@ -41,7 +41,7 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
     any_input=True,
 )  # fmt: skip
 def identity(op: Session, input: ProgramValue, /, *, message: str = "") -> ProgramValue:
-    """What it is given."""
+    """The input, unchanged."""
     del message
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
 
@@ -51,14 +51,14 @@ def print_(
     op: Context, input: Value, /, *data: Value,
     message: str = "", first_n: int = -1, summarize: int = 3,
 ) -> Value:  # fmt: skip
-    """What it is given; nothing is printed."""
+    """The input, unchanged; nothing is printed."""
     del op, data, message, first_n, summarize
     return input
 
 
 @tf_op("IdentityN", any_input=True)
 def identity_n(op: Session, *inputs: ProgramValue) -> list[ProgramValue]:
-    """What it is given, several."""
+    """The inputs, unchanged."""
     return [identity(op, v) for v in inputs]
 
 
@@ -66,14 +66,14 @@ def identity_n(op: Session, *inputs: ProgramValue) -> list[ProgramValue]:
 def xla_sharding(
     op: Context, input: ProgramValue, /, *, sharding: str = "", unspecified_dims: Any = ()
 ) -> ProgramValue:
-    """What it is given: how it was spread over devices is not kept."""
+    """The input, unchanged; its sharding over devices is dropped."""
     del op, sharding, unspecified_dims
     return input
 
 
 @tf_op("Shape", any_input=True)
 def shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
-    """The sizes of the axes of a tensor."""
+    """The shape of a tensor."""
     dtype = node.attribute("out_type", "int32")
     if isinstance(input, RaggedRows):
         return op.sub(op.shape_vector(input.splits, dtype), op.constant([1], dtype))
@@ -85,19 +85,19 @@ def shape(op: Session, input: ProgramValue, /, *, node: Node) -> Value:
 
 @tf_op("ShapeN")
 def shape_n(op: Context, *inputs: Value, node: Node) -> list[Value]:
-    """The sizes of the axes of several tensors."""
+    """The shapes of several tensors."""
     return [op.shape_vector(v, node.attribute("out_type", "int32")) for v in inputs]
 
 
 @tf_op("Rank")
 def rank(op: Context, input: Value, /) -> Value:
-    """The number of axes."""
+    """The rank of a tensor."""
     return op.constant(input.rank, "int32")
 
 
 @tf_op("Size")
 def size(op: Context, input: Value, /, *, node: Node) -> Value:
-    """The number of elements."""
+    """The number of elements of a tensor."""
     kind = node.attribute("out_type", "int32")
     known = dims.product(input.shape)
     if isinstance(known, int):

@@ -1,9 +1,9 @@
-"""Bits of integers.
+"""Bitwise ops, shifts and bitcasts.
 
-ONNX shifts unsigned integers alone: signed ones are taken for them, and negative ones turned over
-before they are shifted to the right.
+ONNX shifts unsigned integers only: signed ones are reinterpreted as unsigned, and the bits of
+negative ones are inverted before and after a right shift.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/cwise_ops.h
-(left_shift_op, right_shift_op), population_count_op.cc and bitcast_op.cc beside it
+(left_shift_op, right_shift_op), population_count_op.cc and bitcast_op.cc in the same directory
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from converter.lower.values import Value
 
 
 @tf_op(
-    Variant("BitwiseAnd", "The bits that both have.", name="BitwiseAnd"),
-    Variant("BitwiseOr", "The bits that either has.", name="BitwiseOr"),
-    Variant("BitwiseXor", "The bits that one of both has.", name="BitwiseXor"),
+    Variant("BitwiseAnd", "Bitwise AND.", name="BitwiseAnd"),
+    Variant("BitwiseOr", "Bitwise OR.", name="BitwiseOr"),
+    Variant("BitwiseXor", "Bitwise exclusive OR.", name="BitwiseXor"),
 )
 def bitwise(op: Context, x: Value, y: Value, /, *, name: str) -> Value:
-    """A function of the bits of two tensors."""
+    """Bitwise function of two tensors."""
     return op.elementwise(name, x, y)
 
 
 @tf_op("Invert")
 def invert(op: Context, x: Value, /) -> Value:
-    """Every bit turned over."""
+    """Bitwise NOT."""
     return op.unary("BitwiseNot", x)
 
 
@@ -38,12 +38,12 @@ def invert(op: Context, x: Value, /) -> Value:
 
 
 def shift(op: Context, x: Value, distance: Value, direction: str) -> Value:
-    """Return unsigned integers of 8, 32 or 64 bits, shifted."""
+    """Shift unsigned integers of 8, 32 or 64 bits."""
     return op.elementwise("BitShift", x, distance, direction=direction)
 
 
 def by(op: Context, x: Value, distance: int, direction: str = "RIGHT") -> Value:
-    """Return unsigned integers of 8, 32 or 64 bits, shifted by a number."""
+    """Shift unsigned integers of 8, 32 or 64 bits by a constant."""
     return shift(op, x, op.constant(distance, x.dtype), direction)
 
 
@@ -52,7 +52,7 @@ def _bits(dtype: str) -> int:
 
 
 def _distance(op: Context, y: Value, dtype: str) -> Value:
-    """Return distances as unsigned ones, held between 0 and the last bit as TensorFlow does."""
+    """Return shift distances as unsigned integers, clamped to [0, bits - 1] as in TensorFlow."""
     known, most = op.static(y), _bits(y.dtype) - 1
     if known is not None and known.size and known.min() >= 0 and known.max() <= most:
         return op.cast(y, dtype)
@@ -63,14 +63,14 @@ def _distance(op: Context, y: Value, dtype: str) -> Value:
 
 @tf_op("LeftShift")
 def left_shift(op: Context, x: Value, y: Value, /) -> Value:
-    """X * 2 ** y, without what goes beyond."""
+    """`x * 2 ** y`; overflowing bits are dropped."""
     kind = x.dtype if x.dtype in ("uint8", "uint32", "uint64") else "uint64"
     return op.cast(shift(op, op.cast(x, kind), _distance(op, y, kind), "LEFT"), x.dtype)
 
 
 @tf_op("RightShift")
 def right_shift(op: Context, x: Value, y: Value, /) -> Value:
-    """X / 2 ** y, rounded down."""
+    """`x / 2 ** y`, rounded down."""
     if x.dtype.startswith("u"):
         kind = x.dtype if x.dtype in ("uint8", "uint32", "uint64") else "uint32"
         return op.cast(shift(op, op.cast(x, kind), _distance(op, y, kind), "RIGHT"), x.dtype)
@@ -87,7 +87,7 @@ def right_shift(op: Context, x: Value, y: Value, /) -> Value:
 
 @tf_op("PopulationCount")
 def population_count(op: Context, x: Value, /) -> Value:
-    """How many bits are set: of pairs, of fours, of bytes, and of all."""
+    """Number of bits that are set, by parallel sums of 2, 4 and 8 bits."""
     bits = _bits(x.dtype)
     kind = "uint64" if bits == 64 else "uint32"
     value = op.cast(op.cast(x, f"uint{bits}"), kind)
@@ -102,29 +102,29 @@ def population_count(op: Context, x: Value, /) -> Value:
     return op.cast(by(op, op.mul(eights, ones), width - 8), "uint8")
 
 
-# -- the same bits as another dtype ----------------------------------------------------------------
+# -- bitcasts --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a floating point number is made of bits: sign, exponent and fraction, of so many."""
+    """A floating-point format: a sign bit, and the numbers of exponent and fraction bits."""
 
     exponent: int
     fraction: int
 
     @property
     def bits(self) -> int:
-        """Of all."""
+        """The total number of bits."""
         return 1 + self.exponent + self.fraction
 
     @property
     def bias(self) -> int:
-        """What is added to exponents."""
+        """The bias of the exponent."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
     def infinity(self) -> int:
-        """The bits of infinity."""
+        """The bit pattern of infinity."""
         return ((1 << self.exponent) - 1) << self.fraction
 
 
@@ -143,7 +143,7 @@ def _width(dtype: str) -> int:
 
 
 def bits_of(op: Context, x: Value) -> Value:
-    """Return the bits of floating point numbers as int64; NaN's are those of the usual one."""
+    """Return the bits of floating-point numbers as int64; every NaN is the canonical one."""
     form = FORMATS[x.dtype]
     wide = op.cast(x, "float64")
     size = op.unary("Abs", wide)
@@ -177,7 +177,7 @@ def bits_of(op: Context, x: Value) -> Value:
 
 
 def of_bits(op: Context, bits: Value, dtype: str) -> Value:
-    """Return the floating point numbers that these bits (int64) are."""
+    """Convert bit patterns (int64) to floating-point numbers."""
     form = FORMATS[dtype]
     plain = op.cast(bits, "uint64")
     size = op.elementwise("BitwiseAnd", plain, op.constant((1 << (form.bits - 1)) - 1, "uint64"))
@@ -209,7 +209,7 @@ def of_bits(op: Context, bits: Value, dtype: str) -> Value:
 
 @tf_op("Bitcast")
 def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
-    """The same bits as another dtype: of a last axis of parts, or with one."""
+    """The bits as another dtype; a smaller one adds a last axis, a larger one removes it."""
     wanted = node.attribute("type")
     dtype = QUANTIZED.get(wanted, wanted)
     own, other = _width(input.dtype), _width(dtype)
@@ -237,7 +237,7 @@ def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
 
 @tf_op("NextAfter")
 def next_after(op: Context, x1: Value, x2: Value, /) -> Value:
-    """The number next to x1 on the way to x2."""
+    """The floating-point number next to `x1` in the direction of `x2`."""
     ordered = [_in_order(op, v) for v in (x1, x2)]
     first, second = ordered
     up = op.cast(op.elementwise("Less", first, second), "int64")
@@ -255,6 +255,6 @@ def next_after(op: Context, x1: Value, x2: Value, /) -> Value:
 
 
 def _in_order(op: Context, x: Value) -> Value:
-    """Return integers in the order of floating point ones, neighbours for neighbours."""
+    """Map floating-point numbers to integers in the same order; neighbors stay adjacent."""
     size = bits_of(op, op.unary("Abs", x))
     return op.where(op.elementwise("Less", x, op.constant(0, x.dtype)), op.unary("Neg", size), size)

@@ -1,4 +1,4 @@
-"""Branches: ONNX's If, of branches that are built inside it or chosen between afterwards."""
+"""Conditionals: ONNX If nodes, from branches built inside or values selected afterwards."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -23,24 +23,24 @@ from converter.lower.values import Value
 
 Branch = Callable[[], Sequence[ProgramValue]]
 UNREAD = Record("result that nothing reads")
-HANDED_ON = (Variable, Handle, Table, Record)  # which both branches must have from outside
+HANDED_ON = (Variable, Handle, Table, Record)  # both branches must pass on the same one
 
 
 def conditional(
     op: Context, state: State, condition: Value, branches: Sequence[Branch],
     read: Collection[int] | None = None,
 ) -> list[ProgramValue]:  # fmt: skip
-    """Return what the first branch yields where a condition holds, else what the second does.
+    """Build an If; return the outputs of the branch that the condition selects.
 
     Args:
         op: The builder.
-        state: Variables, which a branch may yield.
-        condition: A scalar of booleans.
-        branches: They build what they yield, when they are called.
-        read: Numbers of what anything reads of that; all, by default.
+        state: State of the variables, which a branch may return.
+        condition: Scalar boolean.
+        branches: Callables, each of which builds a branch and returns its outputs.
+        read: Indices of the outputs that are read; all, by default.
 
     Raises:
-        Unsupported: They yield different kinds of things.
+        Unsupported: The branches return values of different kinds.
     """
     bodies: list[Graph] = []
     yielded: list[tuple[list[ProgramValue], list[Value | None]]] = []
@@ -67,7 +67,7 @@ def conditional(
             )
     pairs = zip(first, second, strict=True)
     specs = [_merge_shapes(a, b) for a, b in pairs if a is not None and b is not None]
-    # What the branches see from outside may vary where the condition does not.
+    # Values captured from outside may vary even where the condition is constant.
     asked = replace(op.plain(condition), is_constant=False)
     made = iter(
         op.node(
@@ -85,7 +85,7 @@ def conditional(
 def chosen(
     op: Context, state: State, condition: Value, taken: ProgramValue, other: ProgramValue
 ) -> ProgramValue:
-    """Return one of two things that are there already; a pass moves into the branches what can."""
+    """Select one of two existing values; a later pass sinks their nodes into the branches."""
     if taken is other:
         return taken
     return conditional(op, state, condition, [lambda: [taken], lambda: [other]])[0]

@@ -1,4 +1,4 @@
-"""Calls of functions, conditions and loops of TensorFlow 2, and the Switch of TensorFlow 1."""
+"""Function calls, conditionals and loops of TensorFlow 2, and TensorFlow 1's Switch."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +24,7 @@ def call(
     op: Session, *arguments: ProgramValue, f: Reference, config: str = "", config_proto: str = "",
     executor_type: str = "", autotuner_thresh: int = 0, node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """A function, its nodes in the place of the call."""
+    """Function call, inlined."""
     del config, config_proto, executor_type, autotuner_thresh
     return op.walker.call(f.name, arguments, node.name)
 
@@ -37,13 +37,13 @@ def replicated_input(
     index: int = -1,
     is_packed: bool = False,
 ) -> ProgramValue:
-    """The first replica's."""
+    """The input of the first replica."""
     del op, is_mirrored_variable, index, is_packed
     return inputs[0]
 
 
 def _condition(op: Session, value: ProgramValue) -> Value:
-    """Return a condition as a scalar of booleans: of a number, that it is not zero."""
+    """Convert a condition to a scalar boolean: not zero, or not empty."""
     if isinstance(value, Variable):
         value = op.state.read(value)
     if not isinstance(value, Value):
@@ -62,7 +62,7 @@ def if_(
     else_branch: Reference,
     output_shapes: Any = (), node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """One function or another, by a condition."""
+    """One of two functions, selected by a condition."""
     del output_shapes
     condition = _condition(op, cond)
     known = op.static(condition)
@@ -81,7 +81,7 @@ def case(
     op: Session, index: Value, /, *inputs: ProgramValue, branches: Sequence[Reference],
     output_shapes: Any = (), node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """One of several functions, by index; the last one for any other number."""
+    """One of several functions, selected by an index; the last for an index out of range."""
     del output_shapes
     known = op.static(index)
     if known is not None:
@@ -113,7 +113,7 @@ def while_(
     op: Session, *inputs: ProgramValue, cond: Reference, body: Reference, output_shapes: Any = (),
     parallel_iterations: int = 10, node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """A function, again and again, while another holds."""
+    """Function that is repeated while a condition holds."""
     del output_shapes, parallel_iterations
     walker = op.walker
     library = walker.library
@@ -128,7 +128,7 @@ def while_(
 
 @tf_op("_Loop", any_input=True)
 def loop_of_frame(op: Session, *inputs: ProgramValue, node: Node) -> list[ProgramValue]:
-    """A loop of TensorFlow 1, put together from the nodes of its frame."""
+    """TensorFlow 1 loop, reconstructed from the nodes of its frame."""
     return loops.build_frame_loop(op, list(inputs), node)
 
 
@@ -139,7 +139,7 @@ def loop_of_frame(op: Session, *inputs: ProgramValue, node: Node) -> list[Progra
 def switch(
     op: Session, data: ProgramValue, pred: ProgramValue, /, *, node: Node
 ) -> list[ProgramValue]:
-    """What it is given, to the side of a condition that holds; the other side is dead."""
+    """The input at the output that the condition selects; the other output is dead."""
     condition = _condition(op, pred)
     known = op.static(condition)
     if known is not None:

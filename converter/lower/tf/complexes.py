@@ -1,7 +1,7 @@
-"""Complex numbers, which ONNX has none to compute with: pairs of real tensors.
+"""Complex tensors as pairs of real tensors: ONNX does not compute with complex dtypes.
 
-What moves elements about, or is linear with real factors, is done to both parts by the op's own
-handler. What multiplies, divides or tells apart has a function here.
+Ops that rearrange elements, or are linear with real factors, apply their own handler to both
+parts. Ops that multiply, divide or compare have a function here.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from converter.lower.values import Value
 
 Function = Callable[..., Any]
 
-# What does to both parts what it does to real numbers.
+# Ops that apply to the real and the imaginary part separately.
 BY_PARTS = frozenset((
     "Add", "AddN", "AddV2", "BatchToSpaceND", "BroadcastTo", "Concat", "ConcatV2", "Cumsum",
     "DeepCopy", "Diag", "DiagPart", "ExpandDims", "GatherNd", "Gather", "GatherV2", "MatrixDiag",
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, Function] = {}
 
 
 def of_complex(*names: str) -> Callable[[Function], Function]:
-    """Enter what an op does to complex numbers: (builder, node, *inputs)."""
+    """Register the function of an op on complex tensors: (builder, node, *inputs)."""
 
     def enter(function: Function) -> Function:
         for name in names:
@@ -55,17 +55,17 @@ def lower_complex(
     op: Context, row: Row, node: Node, inputs: Sequence[ProgramValue],
     call: Callable[[Row, Node, Sequence[ProgramValue]], Any],
 ) -> Any:  # fmt: skip
-    """Return what a node yields.
+    """Lower a node that has complex inputs.
 
     Args:
         op: Builder.
-        row: Of the op, for numbers that are not complex.
+        row: The op's table entry for real tensors.
         node: The node.
-        inputs: What it is given.
-        call: What calls a row's handler.
+        inputs: Inputs of the node.
+        call: Callable that calls the handler of a table entry.
 
     Raises:
-        Unsupported: We do not have it for complex numbers.
+        Unsupported: The op is not supported for complex tensors.
     """
     given = [_pair(op, v) if isinstance(v, Value) and v.dtype in PARTS else v for v in inputs]
     if node.op in FUNCTIONS:
@@ -85,10 +85,10 @@ def lower_complex(
 
 
 def _pair(op: Context, x: Value) -> Complex:
-    """Return a complex tensor of the file as a pair.
+    """Return a stored complex tensor as a pair.
 
     Raises:
-        Unsupported: It is none: an input.
+        Unsupported: The tensor is an input and not stored in the file.
     """
     array = op.weights[x.name].numpy() if x.name in op.weights else None
     if array is None:
@@ -103,10 +103,10 @@ def _constant(op: Context, array: np.ndarray) -> Complex:
 
 
 def pair(thing: ProgramValue) -> Complex:
-    """Return a complex number.
+    """Check that a value is a complex tensor, and return it.
 
     Raises:
-        Unsupported: It is none.
+        Unsupported: It is not complex.
     """
     if not isinstance(thing, Complex):
         raise Unsupported(f"of a {type(thing).__name__.lower()} and a complex number")
@@ -114,12 +114,12 @@ def pair(thing: ProgramValue) -> Complex:
 
 
 def both(op: Context, function: Callable[[Value], Value], x: Complex) -> Complex:
-    """Return what a function does to both parts."""
+    """Apply a function to both parts."""
     del op
     return join(function(x.real), function(x.imaginary))
 
 
-# -- made and taken apart --------------------------------------------------------------------------
+# -- construction and parts ------------------------------------------------------------------------
 
 
 @of_complex("Const", "HostConst")
@@ -136,7 +136,7 @@ def _const(op: Context, node: Node) -> Complex:
 
 @tf_op("Complex")
 def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
-    """Real + i * imag."""
+    """`real + i * imag`."""
     if real.shape != imag.shape or None in real.shape:
         zero = op.constant(0.0, real.dtype)
         real, imag = (
@@ -161,7 +161,7 @@ def imaginary_part(op: Context, input: ProgramValue, /) -> Value:
 
 @tf_op("Conj", any_input=True)
 def conj(op: Context, input: ProgramValue, /) -> ProgramValue:
-    """The conjugate; of real numbers, themselves."""
+    """The complex conjugate; real tensors are unchanged."""
     if isinstance(input, Value):
         return input
     x = pair(input)
@@ -170,14 +170,14 @@ def conj(op: Context, input: ProgramValue, /) -> ProgramValue:
 
 @tf_op("Angle", any_input=True)
 def angle(op: Context, input: ProgramValue, /) -> Value:
-    """Which way a complex number points, in radians."""
+    """The argument of a complex number, in radians."""
     x = pair(input)
     return atan2(op, x.imaginary, x.real)
 
 
 @tf_op("ComplexAbs", any_input=True)
 def complex_abs(op: Context, x: ProgramValue, /) -> Value:
-    """sqrt(real ** 2 + imag ** 2)."""
+    """`sqrt(real ** 2 + imag ** 2)`."""
     return op.unary("Sqrt", squared_size(op, pair(x)))
 
 

@@ -9,17 +9,17 @@ from converter.lower.values import Value
 from formats.core.strings import Strings
 from formats.tensorflow import tensor_proto
 
-MAX_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may stand for very many
+MAX_BYTES = 1 << 26  # of a constant in memory; a TensorProto of a few bytes may expand to many
 
 
 def read_constant(op: Context, value: Any) -> Value:
     """Return the constant that a TensorProto holds.
 
     Raises:
-        Unsupported: It is large, and no weight of the bundle.
+        Unsupported: It is large and not a weight of the bundle.
     """
     name = op.constants.get(op.place)
-    if name is not None and tensor_proto.type_name(value.dtype) != "string":  # of two tensors
+    if name is not None and tensor_proto.type_name(value.dtype) != "string":  # as two tensors
         return op.weight(name)
     found = tensor_proto.from_proto(value, op.at)
     if isinstance(found, Strings):

@@ -1,8 +1,8 @@
 """What is known of the elements of small tensors while a graph is lowered.
 
-TensorFlow computes shapes, axes and bounds with ordinary nodes. Their elements are followed here:
-as numbers, or as sizes that have names (`sizes`). A node whose result is known becomes a constant;
-where it is partly known, the handlers of what reads it (a Reshape, a StridedSlice) see the sizes.
+TensorFlow computes shapes, axes and bounds with ordinary nodes. Their elements are tracked here,
+as numbers or symbolic dimensions. A node whose result is known becomes a constant; where it is
+partly known, the handlers of its readers (a Reshape, a StridedSlice) see the known dimensions.
 """
 
 import operator
@@ -14,7 +14,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.graph import Dim
 
-MOST = 1024  # elements that are followed
+MOST = 1024  # elements of a tensor that is tracked
 CAST = ("float16", "float32", "float64", "int32", "int64", "bool", "int8", "uint8", "int16")
 
 Arrays = Sequence[np.ndarray]
@@ -22,14 +22,14 @@ Fold = Callable[[Arrays, Mapping[str, Any]], np.ndarray]
 
 
 def known(array: np.ndarray) -> bool:
-    """Return whether all elements are numbers."""
+    """Return whether all elements are numbers: none is symbolic or unknown."""
     return array.dtype != object or all(
         not isinstance(n, str) and n is not None for n in array.flat
     )
 
 
 def objects(numbers: "Sequence[Dim] | np.ndarray") -> np.ndarray:
-    """Return sizes as an array of one axis, or an array of integers as sizes."""
+    """Return dimensions as a vector of objects, or convert an array of integers to objects."""
     if isinstance(numbers, np.ndarray):
         same = np.empty(numbers.shape, object)
         same.reshape(-1)[:] = [n.item() for n in numbers.reshape(-1)]
@@ -40,12 +40,12 @@ def objects(numbers: "Sequence[Dim] | np.ndarray") -> np.ndarray:
 
 
 def follows(op: str) -> bool:
-    """Return whether the elements that an op yields are followed."""
+    """Return whether the elements of an op's outputs are tracked."""
     return op in STRUCTURAL or op in NUMBERS or op in NAMED
 
 
 def fold(op: str, arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray | None:
-    """Return what a node yields of these elements, or None where that is not followed."""
+    """Return the known elements of a node's output, or None where the op is not tracked."""
     if all(a.dtype != object for a in arrays):
         function = NUMBERS.get(op) or STRUCTURAL.get(op)
     else:
@@ -57,7 +57,7 @@ def fold(op: str, arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray |
         with np.errstate(all="ignore"):
             result = function(arrays, attributes)
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):
-        return None  # the handler says what is wrong with it, or onnxruntime does
+        return None  # the handler, or onnxruntime, reports the error
     return result if result.size <= MOST else None
 
 
@@ -65,7 +65,7 @@ def _as_objects(array: np.ndarray) -> np.ndarray:
     return objects(array) if array.dtype.kind in "iub" else array
 
 
-# -- order and choice: of numbers and names alike --------------------------------------------------
+# -- structural ops: for numbers and symbolic dimensions -------------------------------------------
 
 
 def _int(array: np.ndarray) -> int:
@@ -188,7 +188,7 @@ STRUCTURAL: dict[str, Fold] = {
 }  # fmt: skip
 
 
-# -- of numbers alone ------------------------------------------------------------------------------
+# -- for numbers only ------------------------------------------------------------------------------
 
 
 def _elementwise(function: Callable[..., Any]) -> Fold:
@@ -271,7 +271,7 @@ NUMBERS: dict[str, Fold] = {
 }  # fmt: skip
 
 
-# -- of names --------------------------------------------------------------------------------------
+# -- for symbolic dimensions -----------------------------------------------------------------------
 
 
 def _by_element(function: Callable[[Dim, Dim], Any]) -> Fold:

@@ -1,4 +1,4 @@
-"""The builder that handlers of TensorFlow's ops are given: nodes, and what is known of elements."""
+"""Builder that the handlers of TensorFlow ops use: adds nodes, and tracks known elements."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,17 +16,17 @@ from converter.lower.values import Value
 from formats.core.weights import Tensor
 
 Axis: TypeAlias = int  # `Context.int` hides the type below
-MOST_AXES = 254  # as TensorFlow has it
-SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
+MOST_AXES = 254  # TensorFlow's limit
+SMALL = 1 << 16  # bytes of a weight that is read when its elements are requested
 
 
 class Context(Builder):
     """A graph being built from a TensorFlow graph.
 
     Attributes:
-        constants: Names of constants in the source -> weights of the bundle.
-        at: Name of the node that is being lowered, and of the calls that lead to it.
-        place: Its name in the file: that of its function, and its own.
+        constants: Names of constants in the source -> names of weights in the bundle.
+        at: Name of the node that is being lowered, prefixed with the calls that lead to it.
+        place: Name of that node in the file: the name of its function, and its own.
     """
 
     constants: Mapping[str, str]
@@ -39,7 +39,7 @@ class Context(Builder):
 
     @contextmanager
     def body(self, name: str) -> Iterator[Graph]:
-        """Build an inner graph, as a loop's; it sees what is outside, and constants stay there."""
+        """Build a subgraph; it captures outer values, and constants stay outside."""
         with super().body(name) as graph:
             self._enclosing.append(graph)
             try:
@@ -55,23 +55,23 @@ class Context(Builder):
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Raise Unsupported where onnxruntime would refuse a node."""
+        """Raise Unsupported for a node that onnxruntime would reject."""
         specs = [self.graph.specs.get(v.name) for v in inputs if v is not None]
         if not any(spec is None or spec.unranked for spec in specs):
             check_sizes(op_type, inputs, attributes, self.static)
 
-    # -- what is known of elements -------------------------------------------------------------
+    # -- known elements ------------------------------------------------------------------------
 
     def remember(self, value: Value, elements: np.ndarray) -> Value:
-        """Say what is known of a value's elements: an array of numbers, names and None."""
+        """Record the known elements of a value: numbers, symbolic dimensions and None."""
         if elements.size <= contents.MOST:
             self._contents[value.name] = elements
         return value
 
     def elements(self, value: Value) -> np.ndarray | None:
-        """Return what is known of a value's elements, or None for nothing.
+        """Return the known elements of a value, or None if nothing is known.
 
-        Numbers of one dtype, or Python's integers, names of sizes and None in an array of objects.
+        An array of a numeric dtype, or of objects: Python integers, symbolic dimensions and None.
         """
         found = self._contents.get(value.name)
         if found is not None:
@@ -85,7 +85,7 @@ class Context(Builder):
         return array
 
     def static(self, value: Value) -> np.ndarray | None:
-        """Return a value's elements where all are known, else None."""
+        """Return the elements of a value if all are known, else None."""
         found = self.elements(value)
         if found is None or value.dtype == "string":
             return found
@@ -98,7 +98,7 @@ class Context(Builder):
 
         Args:
             value: The tensor.
-            what: It says, for the message.
+            what: Description of the value for the message.
 
         Raises:
             Unsupported: They are computed from the inputs.
@@ -133,10 +133,10 @@ class Context(Builder):
         return found.reshape(-1)[0].item()
 
     def dims(self, value: Value) -> list[Dim]:
-        """Return what is known of the sizes in a vector (or the one in a scalar).
+        """Return the known dimensions in a vector (or the one in a scalar).
 
         Raises:
-            Unsupported: Not even how many there are is known.
+            Unsupported: Their number is unknown.
         """
         found = self.elements(value)
         if found is not None:
@@ -149,13 +149,13 @@ class Context(Builder):
         return [None] * length
 
     def array(self, value: Value) -> "np.ndarray | None":
-        """Return a value's elements where all are known, else None."""
+        """Return the elements of a value if all are known, else None."""
         return self.static(value)
 
     # -- shapes --------------------------------------------------------------------------------
 
     def size(self, x: Value, axis: Axis) -> Value:
-        """Return the size of an axis, as a vector of one; of a name, what had it first says it."""
+        """Return the size of an axis as a vector of one; equal symbolic sizes share a node."""
         n = x.shape[axis]
         if not isinstance(n, str):
             return super().size(x, axis)
@@ -165,19 +165,19 @@ class Context(Builder):
         return self._cache[key]
 
     def shape_vector(self, x: Value, dtype: str = "int32") -> Value:
-        """Return the sizes of a value's axes as a vector."""
+        """Return the shape of a value as a vector."""
         if all(isinstance(n, int) for n in x.shape):
             return self.constant(np.asarray(x.shape, dtype))
         vector = self.cast(self.concat([self.size(x, i) for i in range(x.rank)], 0), dtype)
         return self.remember(vector, contents.objects(x.shape))
 
     def shaped(self, x: Value, shape: Value, sizes: Sequence[Dim]) -> Value:
-        """Return a value in another shape.
+        """Reshape a value.
 
         Args:
             x: The value.
-            shape: The new one, as a vector; -1 stands for what is left.
-            sizes: What is known of it, -1 or None for what is not.
+            shape: Target shape, as a vector; -1 is inferred.
+            sizes: Its known dimensions; -1 or None for unknown ones.
         """
         target = _infer_shape(x.shape, sizes)
         if target == x.shape and None not in target:
@@ -195,12 +195,12 @@ class Context(Builder):
             vector = self.sizes(self.plain(x), target)
         else:
             vector = self.cast(shape, "int64")
-        # Without `allowzero`, a zero would stand for the size that the axis had.
+        # Without `allowzero`, a zero would mean the size of the same axis of the input.
         return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target, allowzero=1)
 
 
 def _infer_shape(source: Shape, sizes: Sequence[Dim]) -> Shape:
-    """Return the target shape of a reshape; one unknown size follows from the others.
+    """Return the target shape of a reshape; one unknown size is inferred from the others.
 
     Raises:
         Unsupported: No reshape of the source has these sizes.

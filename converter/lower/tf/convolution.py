@@ -1,7 +1,7 @@
-"""Convolution, forwards and transposed, of images that stay channels-first inside.
+"""Convolution and transposed convolution; images stay channels-first between ops.
 
-Kernels are [*spatial, in / groups, out]; ONNX wants [out, in / groups, *spatial]. What onnxruntime
-convolves in float32 alone (float64, int32) is a product of matrices: windows by kernels.
+Kernels are [*spatial, in / groups, out]; ONNX expects [out, in / groups, *spatial]. Convolutions of
+integer dtypes, which onnxruntime lacks, become matrix products of windows and kernels.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
 """
 
@@ -34,7 +34,7 @@ def windows_of(
     kernel: Value, strides: Sequence[int], padding: str, explicit: Sequence[int],
     data_format: str, dilations: Sequence[int],
 ) -> Windows:  # fmt: skip
-    """Return the windows that a kernel of [*spatial, in, out] moves in."""
+    """Return the windows of a kernel of [*spatial, in, out]."""
     rank = kernel.rank - 2
     lengths = tuple(n if isinstance(n, int) else None for n in kernel.shape[:rank])
     before, after = explicit_of(explicit, padding, data_format)
@@ -48,7 +48,7 @@ def convolve_windows(
     op: Context, x: Value, kernel: Value, windows: Windows, data_format: str,
     *, groups: int | None = None, bias: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Return the cross-correlation of an image with a kernel of [*spatial, in / groups, out]."""
+    """Cross-correlate an image with a kernel of [*spatial, in / groups, out]."""
     image = as_first(op, x, data_format)
     if groups is None:
         channels, each = image.shape[1], kernel.shape[-2]
@@ -78,7 +78,7 @@ def convolve_windows(
 
 
 def _by_products(op: Context, image: Value, kernel: Value, windows: Windows, groups: int) -> Value:
-    """Convolve a padded image: all elements of a window beside each other, times the kernel."""
+    """Convolve a padded image: multiply the flattened windows by the kernel."""
     last = [0, *range(2, image.rank), 1]
     parts = [op.plain(op.transpose(cut, last)) for _, cut in taps(op, image, windows)]
     each, filters = kernel.shape[-2:]
@@ -109,7 +109,7 @@ def _group(op: Context, x: Value, groups: int, each: int) -> Value:
 
 
 def _sizes(op: Context, x: Value, *last: int) -> Value:
-    """Return the sizes of a value, with others instead of the last."""
+    """Return the shape of a value with the last size replaced."""
     parts = [op.size(x, axis) for axis in range(x.rank - 1)]
     return op.concat([*parts, op.constant(list(last), "int64")], 0)
 
@@ -121,7 +121,7 @@ def conv2d(
     explicit_paddings: Sequence[int] = (), data_format: str = "NHWC",
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> Value:  # fmt: skip
-    """Cross-correlation of images; groups are as many as fit the kernel's channels."""
+    """Cross-correlation of images; the number of groups follows from the channels."""
     del use_cudnn_on_gpu
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     return convolve_windows(op, input, filter, windows, data_format)
@@ -145,7 +145,7 @@ def conv(
     data_format: str = "CHANNELS_LAST", dilations: Sequence[int] = (), batch_dims: int = 1,
     groups: int = 1,
 ) -> Value:  # fmt: skip
-    """Cross-correlation of images or volumes with any number of axes of batches."""
+    """Cross-correlation of images or volumes with any number of batch axes."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     if batch_dims == 0:
         made = convolve_windows(
@@ -174,14 +174,14 @@ def depthwise_conv2d(
     strides: Sequence[int], padding: str, explicit_paddings: Sequence[int] = (),
     data_format: str = "NHWC", dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> Value:  # fmt: skip
-    """One kernel, or several, for each channel."""
+    """Depthwise convolution: one or more kernels for each channel."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     kernel, channels = group_kernel(op, filter)
     return convolve_windows(op, input, kernel, windows, data_format, groups=channels)
 
 
 def group_kernel(op: Context, kernel: Value) -> tuple[Value, int]:
-    """Return a kernel of [*spatial, in, multiplier] as one of as many groups, and their number."""
+    """Return a kernel [*spatial, in, multiplier] as a grouped one, and the number of groups."""
     *spatial, channels, multiplier = kernel.shape
     if not isinstance(channels, int) or not isinstance(multiplier, int):
         raise Unsupported("a kernel of unknown shape")
@@ -198,7 +198,7 @@ def conv2d_backprop_input(
     explicit_paddings: Sequence[int] = (), data_format: str = "NHWC",
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> Value:  # fmt: skip
-    """The gradient of a convolution, which is the transposed one."""
+    """Gradient of a convolution with respect to its input: the transposed convolution."""
     del use_cudnn_on_gpu
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     return convolve_transposed(op, input_sizes, filter, out_backprop, windows, data_format)
@@ -210,9 +210,9 @@ def conv3d_backprop_input(
     strides: Sequence[int], padding: str, data_format: str = "NDHWC",
     dilations: Sequence[int] = (1, 1, 1, 1, 1), node: Node,
 ) -> Value:  # fmt: skip
-    """The gradient of a convolution of volumes, which is the transposed one."""
+    """Gradient of a 3D convolution with respect to its input: the transposed convolution."""
     windows = windows_of(filter, strides, padding, (), data_format, dilations)
-    if node.op == "Conv3DBackpropInput":  # it is given the input itself
+    if node.op == "Conv3DBackpropInput":  # its first operand is the input itself
         input_sizes = op.shape_vector(input_sizes)
     return convolve_transposed(op, input_sizes, filter, out_backprop, windows, data_format)
 
@@ -223,7 +223,7 @@ def depthwise_backprop_input(
     strides: Sequence[int], padding: str, explicit_paddings: Sequence[int] = (),
     data_format: str = "NHWC", dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> Value:  # fmt: skip
-    """The gradient of a depthwise convolution."""
+    """Gradient of a depthwise convolution with respect to its input."""
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     kernel, channels = group_kernel(op, filter)
     return convolve_transposed(
@@ -239,12 +239,12 @@ def convolve_transposed(
 
     Args:
         op: Builder.
-        input_sizes: Of the result: all axes, or the spatial ones alone.
-        kernel: The convolution's.
-        x: The gradient of what it yields.
-        windows: The convolution's.
-        data_format: Of images, before and after.
-        groups: Where it is not said by the kernel's channels.
+        input_sizes: Shape of the result: all axes, or the spatial ones alone.
+        kernel: Kernel of the convolution.
+        x: Gradient of its output.
+        windows: Windows of the convolution.
+        data_format: Layout of the gradient and of the result.
+        groups: Number of groups, if it does not follow from the channels of the kernel.
     """
     if "float" not in x.dtype:
         raise Unsupported(f"a transposed convolution of {x.dtype}")
@@ -289,14 +289,14 @@ def convolve_transposed(
 
 
 def _cut(n: Dim, size: Dim, axis: int, windows: Windows) -> tuple[int, int, int] | None:
-    """Return what is cut before and behind the whole result, and what is added behind it.
+    """Return what is cropped before and after the full result, and the output padding.
 
-    The whole has (n - 1) * step + reach elements. None where that takes a run.
+    The full result has (n - 1) * step + reach elements. Return None if it is not static.
     """
     step, reach = windows.steps[axis], windows.reaches[axis] or 1
     if isinstance(size, int):
         n = windows.counts([size if i == axis else 1 for i in range(len(windows.steps))])[axis]
-    rest = dims.sub(size, dims.mul(dims.sub(n, 1), step))  # what the last window has
+    rest = dims.sub(size, dims.mul(dims.sub(n, 1), step))  # elements of the last window
     if not isinstance(rest, int):
         return None
     surplus = reach - rest
@@ -311,7 +311,7 @@ def _cut(n: Dim, size: Dim, axis: int, windows: Windows) -> tuple[int, int, int]
 def _cut_computed(
     op: Context, image: Value, whole: Value, input_sizes: Value, start: int, windows: Windows
 ) -> Value:
-    """Return the part of a whole result that is of sizes which a run says."""
+    """Slice a full result to sizes that are computed at run time."""
     rank = image.rank - 2
     vector = op.cast(input_sizes, "int64")
     wanted = op.slice(vector, [0], [start], [start + rank])
@@ -330,12 +330,12 @@ def _cut_computed(
     return op.emit("Slice", whole, before, ends, axes, dtype=whole.dtype, shape=whole.shape)
 
 
-# -- beside convolutions ---------------------------------------------------------------------------
+# -- bias and dilation -----------------------------------------------------------------------------
 
 
 @tf_op("BiasAdd")
 def bias_add(op: Context, value: Value, bias: Value, /, *, data_format: str = "NHWC") -> Value:
-    """A number added to each channel."""
+    """Bias added to each channel."""
     if is_first(data_format) and value.rank > 2:
         bias = op.reshape(bias, (bias.shape[0], *[1] * (value.rank - 2)))
     return op.add(value, bias)
@@ -343,7 +343,7 @@ def bias_add(op: Context, value: Value, bias: Value, /, *, data_format: str = "N
 
 @tf_op("BiasAddV1")
 def bias_add_v1(op: Context, value: Value, bias: Value, /) -> Value:
-    """A number added to each column of the last axis."""
+    """Bias added along the last axis."""
     return op.add(value, bias)
 
 
@@ -352,7 +352,7 @@ def dilation2d(
     op: Context, input: Value, filter: Value, /, *,
     strides: Sequence[int], rates: Sequence[int], padding: str,
 ) -> Value:  # fmt: skip
-    """The largest of each window, a number added to each of its elements: grey-scale dilation."""
+    """Grayscale dilation: the maximum over each window of the image plus the filter."""
     if not input.is_float:
         raise Unsupported(f"of {input.dtype}")
     lengths = tuple(n if isinstance(n, int) else None for n in filter.shape[:2])

@@ -1,4 +1,4 @@
-"""Indices and flat indices of a shape, by which sparse tensors are sorted and joined."""
+"""Multi-dimensional and flat indices of a shape, by which sparse tensors are sorted and joined."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def strides(op: Context, sides: Sequence[Extent]) -> list[Extent]:
 
 
 def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
-    """Convert flat indices to indices, one value for each axis."""
+    """Convert flat indices to multi-dimensional indices, one value for each axis."""
     found, rest = [], numbers
     steps = strides(op, sides)
     for i, step in enumerate(steps):
@@ -32,7 +32,7 @@ def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
 
 
 def flatten_indices(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
-    """Convert indices [n, axes] to flat indices [n]."""
+    """Convert multi-dimensional indices [n, axes] to flat indices [n]."""
     if len(sides) == 1:
         return op.reshape(indices, (indices.shape[0],))
     steps = extents.vector(op, strides(op, sides))
@@ -40,12 +40,12 @@ def flatten_indices(op: Context, indices: Value, sides: Sequence[Extent]) -> Val
 
 
 def stack_indices(op: Context, columns: Sequence[Value]) -> Value:
-    """Stack one vector of indices for each axis to [n, axes]."""
+    """Stack one vector of indices for each axis into [n, axes]."""
     return op.concat([op.unsqueeze(v, [1]) for v in columns], 1)
 
 
 def sort_keys(op: Context, keys: Value) -> tuple[Value, Value]:
-    """Sort keys stably; return them and their former indices."""
+    """Sort keys stably; return them and their original indices."""
     count = op.size(keys, 0)
     found = op.node(
         "TopK", [op.plain(keys), count], [(keys.dtype, keys.shape), ("int64", keys.shape)],

@@ -1,4 +1,4 @@
-"""Rows of which some elements are kept, as sparse tensors: sets, and labels that were decoded."""
+"""Set operations and the CTC decoder: rows are filtered and returned as sparse tensors."""
 
 from converter.lower.legalize import LACKING
 from converter.lower.tf.context import Context
@@ -10,15 +10,15 @@ DECODED = ("decoded_indices", "decoded_values", "decoded_shape", "log_probabilit
 
 
 def kept(op: Context, rows: Value, keep: Value) -> tuple[Value, Value, Value]:
-    """Return the elements of rows that are kept, as a sparse tensor, each row from its beginning.
+    """Return the kept elements of rows as a sparse tensor; each row is packed to the left.
 
     Args:
         op: The builder.
-        rows: [..., n].
-        keep: Of the same shape, booleans.
+        rows: Values [..., n].
+        keep: Booleans of the same shape.
 
     Returns:
-        Places [k, rank], values [k], and the shape of the whole, as the longest row makes it.
+        Indices [k, rank], values [k], and the dense shape, whose last size is the longest row's.
     """
     numbers = op.cast(keep, "int64")
     last = op.constant(rows.rank - 1, "int64")
@@ -44,7 +44,7 @@ def kept(op: Context, rows: Value, keep: Value) -> tuple[Value, Value, Value]:
 def set_operation(
     op: Context, set1: Value, set2: Value, /, *, set_operation: str, validate_indices: bool = True
 ) -> list[Value]:
-    """Differences, intersections and unions of rows as sets, in rising order."""
+    """Difference, intersection or union of the rows of two tensors as sets, sorted."""
     del validate_indices
     if set1.dtype == "string":
         raise Unsupported("sets of texts, which ONNX does not sort")
@@ -69,7 +69,7 @@ def set_operation(
 
 
 def _sort(op: Context, x: Value) -> Value:
-    """Return rows in rising order."""
+    """Sort rows in ascending order."""
     count = op.size(x, x.rank - 1)
     found = op.node(
         "TopK", [op.plain(x), count], [(x.dtype, x.shape), ("int64", x.shape)],
@@ -79,7 +79,7 @@ def _sort(op: Context, x: Value) -> Value:
 
 
 def _first(op: Context, x: Value) -> Value:
-    """Tell of each element whether it differs from the one before it in its row."""
+    """Return whether each element differs from the preceding one in its row."""
     axis = x.rank - 1
     later, before = op.slice(x, [axis], [1], [1 << 31]), op.slice(x, [axis], [0], [-1])
     differs = op.unary("Not", op.elementwise("Equal", later, before))
@@ -89,7 +89,7 @@ def _first(op: Context, x: Value) -> Value:
 
 
 def _among(op: Context, x: Value, others: Value) -> Value:
-    """Tell of each element whether the same row of others has it."""
+    """Return whether each element occurs in the same row of `others`."""
     rank = x.rank
     equal = op.elementwise("Equal", op.unsqueeze(x, [rank]), op.unsqueeze(others, [rank - 1]))
     count = op.reduce("ReduceSum", op.cast(equal, "int32"), [rank])
@@ -104,7 +104,7 @@ def ctc_greedy_decoder(
     op: Context, inputs: Value, sequence_length: Value, /, *,
     merge_repeated: bool = False, blank_index: int = -1,
 ) -> list[Value]:  # fmt: skip
-    """The likeliest label of each step, without blanks and, if asked, repetitions."""
+    """The most likely label of each step, without blanks and, optionally, repeated labels."""
     classes = inputs.shape[2]
     if not isinstance(classes, int):
         raise Unsupported("labels of which it is not known how many there are")

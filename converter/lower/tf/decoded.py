@@ -1,8 +1,8 @@
-"""Inputs of bytes, and the inputs that stand for what these decode to (`converter.lower.encoded`).
+"""Encoded inputs (images, records, strings) and the decoded inputs that replace them.
 
-A parser is handed a string. Where that is an input of the graph, or a copy of one, or of one its
-element in a loop, what the parser yields is added to the graph's inputs. Which inputs nothing reads
-as strings any more is known when all is walked: `settle` takes those away.
+See `converter.lower.encoded`. A parser op reads a string. Where that is an input of the graph, a
+copy of one or, in a loop, an element of one, the outputs of the parser become inputs of the graph.
+After lowering, `settle` removes the inputs that nothing reads as strings anymore.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,20 +18,20 @@ from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
 
 FARTHEST = 64  # copies of copies
-MOST_SEARCHES = 200  # for what a string is a copy of: each looks at all nodes
+MOST_SEARCHES = 200  # for the input that a string is a copy of: each looks at all nodes
 PNG = b"\x89PNG\r\n\x1a\n"  # https://www.w3.org/TR/png-3/#5PNG-file-signature
 TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
-UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each text
+UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each string
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which input a string is.
+    """The input that a string comes from.
 
     Attributes:
-        name: Of the input.
-        shape: Of the strings that are decoded: one for each row of what stands for the input.
-        index: Number of the one that this is, a scalar; None for all of them.
+        name: Name of the input.
+        shape: Shape of the strings that are decoded: one for each row of the decoded input.
+        index: Index of the string in the input, a scalar; None for all strings.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(slots=True)
 class _Record:
-    """An `Encoded` that is being put together."""
+    """An `Encoded` under construction."""
 
     kind: str
     shape: Shape
@@ -55,20 +55,20 @@ class Decoded:
     """The inputs of a graph that are decoded in it."""
 
     def __init__(self, op: Context) -> None:
-        """Take the builder, in which they are inputs already."""
+        """Take the builder, to which the inputs are already added."""
         self._op = op
         self._records: dict[str, _Record] = {}
         self._fingerprints = Fingerprints(op, self._fingerprint)
         self._searches = 0
         self._known: set[str] = set()
-        self._asked: set[str] = set()  # inputs of which it was asked how they begin
-        self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
+        self._asked: set[str] = set()  # inputs whose first bytes are read
+        self._axes: dict[str, str] = {}  # symbolic dimensions -> inputs that have them
 
     def origin(self, text: Value, what: str) -> Origin:
-        """Return which input a string is.
+        """Return the input that a string comes from.
 
         Raises:
-            Unsupported: None: ONNX has no operator that could do ``what`` to it.
+            Unsupported: It is computed, and ONNX has no operator for ``what``.
         """
         op, name, index = self._op, text.name, None
         shape = text.shape
@@ -93,10 +93,10 @@ class Decoded:
         return Origin(name, self._named(name, shape), index)
 
     def whole(self, origin: Origin) -> Origin:
-        """Return an input in its own shape, whatever shape the strings are in.
+        """Return the origin of all strings of an input, in the shape of the input.
 
         Raises:
-            Unsupported: They are not in a row.
+            Unsupported: The input has more than one axis, or no known rank.
         """
         spec = self._op.graph.specs[origin.name]
         if spec.unranked or len(spec.shape) > 1:
@@ -104,16 +104,16 @@ class Decoded:
         return Origin(origin.name, self._named(origin.name, spec.shape), None)
 
     def _inputs(self) -> set[str]:
-        """Return the names of the graph's inputs, of which there may be more each time."""
+        """Return the names of the graph's inputs, whose number may grow between calls."""
         names = self._op.enclosing[-1].inputs
         self._known.update(names[len(self._known) :])
         return self._known
 
     def _makers(self) -> dict[str, Node]:
-        """Return which nodes make what can be seen from here.
+        """Map the names of visible values to the nodes that compute them.
 
         Raises:
-            Unsupported: It was looked for too often.
+            Unsupported: There were too many searches.
         """
         self._searches += 1
         if self._searches > MOST_SEARCHES:
@@ -122,7 +122,7 @@ class Decoded:
         return {out: node for graph in graphs for node in graph.nodes for out in node.outputs}
 
     def _named(self, name: str, shape: Shape) -> Shape:
-        """Return a shape of strings all of whose sizes have a name."""
+        """Return a shape of strings with a symbolic dimension for each unknown size."""
         spec = self._op.graph.specs[name]
         if len(spec.shape) == len(shape) and not spec.unranked:
             shape = tuple(m if n is None else n for n, m in zip(shape, spec.shape, strict=True))
@@ -130,12 +130,12 @@ class Decoded:
         return tuple(m if n is None else n for n, m in zip(shape, names, strict=False))
 
     def begins(self, text: Value, first: int, count: int) -> bytes:
-        """Return how an encoded picture begins, for what chooses a decoder by that: as PNGs do.
+        """Return the first bytes of an encoded image, for a graph that selects its decoder by them.
 
-        Whether it is a picture is known in the end (`settle`).
+        The image is assumed to be a PNG; `settle` checks this in the end.
 
         Raises:
-            Unsupported: It is not the beginning of an input that is asked for.
+            Unsupported: The bytes are not the first ones of a scalar input.
         """
         if text.rank or first or not 0 < count <= len(PNG):
             raise Unsupported("a part of a text that is no constant")
@@ -143,10 +143,10 @@ class Decoded:
         return PNG[:count]
 
     def fingerprint(self, text: Value) -> Value:
-        """Return the fingerprints of strings that are an input, or some of one.
+        """Return the fingerprints of the strings of an input, or of some of them.
 
         Raises:
-            Unsupported: They are computed.
+            Unsupported: The strings are computed.
         """
         return replace(text, name=self._fingerprints.of(text.name), dtype="int64")
 
@@ -160,7 +160,7 @@ class Decoded:
         return self.part(origin, TEXT, part, called=f"{name}/{FINGERPRINT}").name
 
     def axis(self, origin: Origin, key: str, what: str) -> str:
-        """Return a name for a size of a feature: equal names are equal sizes."""
+        """Return a symbolic dimension for a size of a feature; equal names are equal sizes."""
         name = f"{key}/{what}"
         owner = self._axes.setdefault(name, origin.name)
         return name if owner == origin.name else f"{origin.name}/{name}"
@@ -169,14 +169,14 @@ class Decoded:
         self, origin: Origin, kind: str, part: Part, *,
         settings: Mapping[str, "str | int | bool"] | None = None, called: str = "",
     ) -> Value:  # fmt: skip
-        """Return what stands for a part of an input, of the element that is meant.
+        """Return the input that replaces a part of an encoded input, or the element at its index.
 
         Args:
             origin: The input.
-            kind: What its bytes are.
-            part: Without a name, and with the shape that it has in the graph.
-            settings: Of the decoder.
-            called: What its name shall be, if that is free.
+            kind: Kind of the encoded bytes.
+            part: The part, without a name, with its shape in the graph.
+            settings: Settings of the decoder.
+            called: Preferred name; the key of the part, by default.
 
         Raises:
             Unsupported: The same bytes are decoded in two ways.
@@ -202,16 +202,16 @@ class Decoded:
         whole = Value(found.name, found.dtype, found.shape, identity(len(found.shape)))
         return whole if origin.index is None else self._op.gather(whole, origin.index)
 
-    # -- in the end ----------------------------------------------------------------------------
+    # -- after lowering ----------------------------------------------------------------------------
 
     def settle(self, graph: Graph) -> Graph:
-        """Take inputs away that are replaced, and parts that nothing reads; say what was done.
+        """Remove inputs that are replaced and parts that nothing reads; record the rest.
 
         Args:
-            graph: With all outputs, and nothing that they do not need.
+            graph: The graph with all outputs, without unneeded nodes.
 
         Raises:
-            UnsupportedError: An input is read as the text that it is, too.
+            UnsupportedError: An input is also read as a string.
         """
         if self._fingerprints.names:
             self._fingerprints.replace(graph)
@@ -245,7 +245,7 @@ class Decoded:
         return graph
 
     def _forget_unread(self, read: set[str]) -> None:
-        """Take parts that are decoded themselves for unread ones, where nothing reads that."""
+        """Drop the records of decoded parts that are decoded again and then not read."""
         inner = self._parts()
         for name in [*reversed(self._records)]:
             parts = {part.name for part in self._records[name].parts.values()}
@@ -256,7 +256,7 @@ class Decoded:
         return {part.name for one in self._records.values() for part in one.parts.values()}
 
     def _measure(self, graph: Graph) -> None:
-        """Have what asks how many strings there are ask it of a part, which has as many rows."""
+        """Let Shape nodes of encoded inputs read a decoded part, which has as many rows."""
         read = {n for node in graph.nodes for n in _read_by(node)}
         stands_for: dict[str, tuple[str, int]] = {}
         for name, record in self._records.items():

@@ -1,8 +1,8 @@
-"""Images, sounds and numbers in bytes: what they decode to is an input of the graph instead.
+"""Decoders of images, audio, numbers and base64: the decoded value becomes an input instead.
 
-A picture is what its decoder yields: levels [height, width, channels]. Where a loop decodes the
-images of a batch one by one, they are one input, [batch, height, width, channels]; so all of one
-run have one size.
+An image becomes the output of its decoder: pixels [height, width, channels]. Where a loop decodes
+the images of a batch one by one, they become one input, [batch, height, width, channels], so that
+all images of a run have the same size.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/api_def/base_api
 """
 
@@ -31,7 +31,7 @@ from converter.lower.values import Value
 def _picture(
     op: Session, contents: Value, channels: int, *, dtype: str = "uint8", form: str = "PNG"
 ) -> Value:
-    """Return the levels of a picture, [height, width, channels]; of a GIF each frame's."""
+    """Return the pixels of an image, [height, width, channels]; of a GIF [frames, ...]."""
     if contents.rank:
         raise Unsupported("several pictures at once")
     origin = op.decoded.origin(contents, "decoding")
@@ -49,27 +49,27 @@ def decode_jpeg(
     fancy_upscaling: bool = True, try_recover_truncated: bool = False,
     acceptable_fraction: float = 1.0, dct_method: str = "",
 ) -> Value:  # fmt: skip
-    """A picture that is an input of the graph: its levels are, instead."""
-    # How the decoder goes about it; with a ratio, what is given is the smaller picture.
+    """DecodeJpeg of a graph input: its pixels become the input."""
+    # Settings of the decoder; with a ratio, the input is the downscaled image.
     del ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
     return _picture(op, contents, channels)
 
 
 @tf_op("DecodePng")
 def decode_png(op: Session, contents: Value, /, *, channels: int = 0, node: Node) -> Value:
-    """A picture that is an input of the graph: its levels are, instead."""
+    """DecodePng of a graph input: its pixels become the input."""
     return _picture(op, contents, channels, dtype=node.attribute("dtype", "uint8"))
 
 
 @tf_op("DecodeBmp")
 def decode_bmp(op: Session, contents: Value, /, *, channels: int = 0) -> Value:
-    """A picture that is an input of the graph: its levels are, instead."""
+    """DecodeBmp of a graph input: its pixels become the input."""
     return _picture(op, contents, channels, form="BMP")
 
 
 @tf_op("DecodeGif")
 def decode_gif(op: Session, contents: Value, /) -> Value:
-    """Moving images that are an input of the graph: the levels of each are, instead."""
+    """DecodeGif of a graph input: the pixels of its frames become the input."""
     return _picture(op, contents, 3, form="GIF")
 
 
@@ -78,19 +78,19 @@ def decode_image(
     op: Session, contents: Value, /, *, channels: int = 0, expand_animations: bool = True,
     node: Node,
 ) -> Value:  # fmt: skip
-    """A still picture that is an input of the graph: its levels are, instead."""
-    del expand_animations  # of what moves, which would have an axis more
+    """DecodeImage of a graph input, a still image: its pixels become the input."""
+    del expand_animations  # for animations, which have one more axis
     return _picture(op, contents, channels, dtype=node.attribute("dtype", "uint8"))
 
 
-# -- sounds ----------------------------------------------------------------------------------------
+# -- audio -----------------------------------------------------------------------------------------
 
 
 @tf_op("DecodeWav", outputs=("audio", "sample_rate"))
 def decode_wav(
     op: Session, contents: Value, /, *, desired_channels: int = -1, desired_samples: int = -1
 ) -> list[Value]:
-    """A sound that is an input of the graph: its samples (-1 to 1) and their rate are, instead."""
+    """DecodeWav of a graph input: its samples (-1 to 1) and their rate become the inputs."""
     if contents.rank:
         raise Unsupported("several sounds at once")
     origin = op.decoded.origin(contents, "decoding")
@@ -105,12 +105,12 @@ def decode_wav(
     ]
 
 
-# -- numbers and texts -----------------------------------------------------------------------------
+# -- numbers and strings ---------------------------------------------------------------------------
 
 
 @tf_op("DecodeRaw")
 def decode_raw(op: Session, bytes: Value, /, *, little_endian: bool = True, node: Node) -> Value:
-    """Bytes of numbers that are an input of the graph: the numbers are, instead."""
+    """DecodeRaw of a graph input: its numbers become the input."""
     origin = op.decoded.origin(bytes, "decoding")
     dtype = node.attribute("out_type")
     part = Part(NUMBERS, "", dtype, (*origin.shape, f"{origin.name}/length"))
@@ -126,7 +126,7 @@ def decode_raw(op: Session, bytes: Value, /, *, little_endian: bool = True, node
 
 @tf_op("DecodeBase64")
 def decode_base64(op: Session, input: Value, /) -> Value:
-    """Strings of base64 that are an input of the graph: what they stand for is, instead."""
+    """DecodeBase64 of a graph input: the decoded strings become the input."""
     origin = op.decoded.origin(input, "decoding")
     part = Part(DECODED, "", "string", origin.shape)
     return op.decoded.part(origin, BASE64, part, called=f"{origin.name}/{DECODED}")

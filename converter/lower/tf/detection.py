@@ -1,4 +1,4 @@
-"""Non-maximum suppression: TensorFlow's versions of it, and the one of several classes.
+"""Non-maximum suppression: TensorFlow's versions of it, including the one for several classes.
 
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/image/non_max_suppression_op.cc
 """
@@ -38,7 +38,7 @@ def non_max_suppression_v3(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, /,
 ) -> Value:  # fmt: skip
-    """Indices of the boxes kept, by descending score, of scores above a threshold."""
+    """Indices of the boxes kept by non-maximum suppression, with scores above a threshold."""
     found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     return op.cast(found, "int32")
 
@@ -48,7 +48,7 @@ def non_max_suppression_v4(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, /, *, pad_to_max_output_size: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """Indices of the boxes kept, by descending score, padded with zeros, and their number."""
+    """Indices of the boxes kept, by descending score, padded with zeros, and their count."""
     found = suppress(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     numbers, count = op.cast(found, "int32"), _count(op, found)
     if pad_to_max_output_size:
@@ -61,11 +61,11 @@ def non_max_suppression_v5(
     op: Context, boxes: Value, scores: Value, max_output_size: Value, iou_threshold: Value,
     score_threshold: Value, soft_nms_sigma: Value, /, *, pad_to_max_output_size: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """Indices and scores of the boxes kept; with soft suppression, scores fade by overlap."""
+    """Indices and scores of the boxes kept; soft suppression lowers scores by overlap."""
     sigma = op.number(soft_nms_sigma, "soft_nms_sigma")
     if sigma:
         single = op.cast(boxes, "float32")
-        # Boxes only fade, however much they overlap.
+        # With soft suppression, overlap only lowers scores.
         found, left = suppress_by_rounds(
             op, op.cast(scores, "float32"), max_output_size, op.constant(inf, "float32"),
             op.cast(score_threshold, "float32"), measure_overlaps(op, single), fading=-0.5 / sigma,
@@ -85,7 +85,7 @@ def non_max_suppression_with_overlaps(
     op: Context, overlaps: Value, scores: Value, max_output_size: Value,
     overlap_threshold: Value, score_threshold: Value, /,
 ) -> Value:  # fmt: skip
-    """Indices of what overlaps nothing better by more than a threshold, by descending score."""
+    """Indices of the boxes kept by non-maximum suppression, with overlaps given as a matrix."""
     found, _ = suppress_by_rounds(
         op, scores, max_output_size, overlap_threshold, score_threshold,
         lambda best: op.squeeze(op.gather(overlaps, best, 1), [1]),
@@ -98,14 +98,14 @@ def _count(op: Context, x: Value) -> Value:
 
 
 def _fill_up(op: Context, x: Value, size: Value) -> Value:
-    """Return a vector padded with zeros to a size."""
+    """Pad a vector with zeros to a size."""
     missing = op.sub(as_vector(op, size, "int64"), op.size(x, 0))
     amounts = op.concat([op.constant([0], "int64"), missing], 0)
     known = op.dims(size)[0]
     return op.emit("Pad", x, amounts, dtype=x.dtype, shape=(known,))
 
 
-# -- of several classes ----------------------------------------------------------------------------
+# -- several classes -------------------------------------------------------------------------------
 
 
 @tf_op("CombinedNonMaxSuppression", outputs=DETECTIONS)
@@ -114,7 +114,7 @@ def combined_non_max_suppression(
     max_total_size: Value, iou_threshold: Value, score_threshold: Value, /, *,
     pad_per_class: bool = False, clip_boxes: bool = True,
 ) -> list[Value]:  # fmt: skip
-    """The best boxes of each image, after non-maximum suppression in each class."""
+    """Top boxes of each image, after non-maximum suppression in each class."""
     batch, count, _, _ = boxes.shape
     classes = scores.shape[2]
     shared = boxes.shape[2]
@@ -128,7 +128,7 @@ def combined_non_max_suppression(
     if shared == 1:
         corners = op.squeeze(boxes, [2])
         asked = by_class
-    else:  # each class has its own boxes: they are treated as images
+    else:  # each class has its own boxes: the classes become batch entries
         turned = op.plain(op.transpose(boxes, [0, 2, 1, 3]))
         corners = _merge_axes(op, turned, [None, count, 4], [op.size(turned, 2), 4])
         asked = _merge_axes(op, by_class, [None, 1, count], [1, op.size(by_class, 2)])
@@ -178,14 +178,14 @@ def combined_non_max_suppression(
 def _merge_axes(
     op: Context, x: Value, dims: list[Dim], last: list[Value | int], first: Value | None = None
 ) -> Value:
-    """Return a value reshaped to given last sizes; the first is inferred."""
+    """Reshape a value to the given last sizes; the first size is inferred by default."""
     parts = [op.constant([n], "int64") if isinstance(n, int) else n for n in last]
     start = op.constant([-1], "int64") if first is None else first
     return op.emit("Reshape", x, op.concat([start, *parts], 0), dtype=x.dtype, shape=tuple(dims))
 
 
 def _take_boxes(op: Context, boxes: Value, numbers: Value, shared: int) -> Value:
-    """Return boxes by indices into the boxes of all classes."""
+    """Gather boxes by indices into the boxes of all classes."""
     if shared == 1:
         table = op.squeeze(boxes, [2])
         places = op.elementwise("Mod", numbers, op.size(table, 1))

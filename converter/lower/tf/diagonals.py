@@ -1,8 +1,8 @@
-"""Diagonals of matrices: taking, setting, making.
+"""Diagonals of matrices: extraction, replacement, construction.
 
-What is at (i, j) is on diagonal j - i. Several diagonals are rows of a matrix, the highest first,
-as long as the longest; the others are moved to the left or the right in them (``align``: where
-those above the main one go, and those below).
+Element (i, j) is on diagonal j - i. Several diagonals are the rows of a matrix, the highest first,
+padded to the longest; shorter ones are aligned to the left or the right of their row (``align``:
+the alignment of those above the main diagonal, and of those below).
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
 """
 
@@ -17,15 +17,15 @@ ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
 
 
 def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Numbers, Numbers, bool]:
-    """Return the lowest and highest diagonal, and whether there is but one.
+    """Return the lowest and highest diagonal, and whether there is only one.
 
     Args:
         op: The builder.
-        k: One of them, or both.
-        several: Whether there are several where both are given and computed, if anything tells.
+        k: One diagonal, or the lowest and the highest.
+        several: Whether there are several where `k` is a computed pair; None if unknown.
 
     Raises:
-        Unsupported: It is computed whether there is but one.
+        Unsupported: Whether there is only one is not static.
     """
     if k.rank == 0 or k.shape == (1,):
         only = whole(op, k if k.rank == 0 else op.squeeze(k, [0]))
@@ -47,7 +47,7 @@ def _lengths(rows: Numbers, columns: Numbers, number: Numbers) -> Numbers:
 
 
 def _offset(length: Numbers, longest: Numbers, number: Numbers, align: str) -> Numbers:
-    """Return how far the elements of a diagonal are moved to the right."""
+    """Return the offset of a diagonal in its row."""
     if align not in ALIGNED:
         raise Unsupported(f"align {align!r}")
     above, below = align.split("_")
@@ -58,14 +58,14 @@ def _offset(length: Numbers, longest: Numbers, number: Numbers, align: str) -> N
     return is_above.choose(away, 0) if above == "RIGHT" else is_above.choose(0, away)
 
 
-# -- taking ----------------------------------------------------------------------------------------
+# -- extraction ------------------------------------------------------------------------------------
 
 
 def take_diagonals(
     op: Context, x: Value, low: Numbers, high: Numbers, *, single: bool, align: str,
     padding: Value | None,
 ) -> Value:  # fmt: skip
-    """Return diagonals of matrices."""
+    """Extract diagonals of matrices."""
     rows, columns = size(op, x, -2), size(op, x, -1)
     longest = (rows + high.least(0)).least(columns - low.most(0))
     places = count(op, longest)
@@ -92,13 +92,13 @@ def take_diagonals(
 
 
 def _flat(op: Context, x: Value) -> Value:
-    """Return the shape of matrices as vectors."""
+    """Return the shape of matrices whose last two axes are flattened."""
     leading: list[Numbers | int] = [size(op, x, i) for i in range(x.rank - 2)]
     return vector(op, [*leading, -1])
 
 
 def along_diagonal(op: Context, x: Value) -> Value:
-    """Return the main diagonals of matrices as a last axis."""
+    """Extract the main diagonals of matrices as the last axis."""
     zero = whole(op, 0)
     return take_diagonals(op, x, zero, zero, single=True, align="LEFT_LEFT", padding=None)
 
@@ -111,7 +111,7 @@ def matrix_diag_part(op: Context, input: Value, /) -> Value:
 
 @tf_op("MatrixDiagPartV2")
 def matrix_diag_part_v2(op: Context, input: Value, k: Value, padding_value: Value, /) -> Value:
-    """Diagonals of matrices, the highest first, all moved to the left."""
+    """Diagonals of matrices, the highest first, aligned to the left."""
     return matrix_diag_part_v3(op, input, k, padding_value, align="LEFT_LEFT")
 
 
@@ -126,7 +126,7 @@ def matrix_diag_part_v3(
 
 @tf_op("DiagPart")
 def diag_part(op: Context, input: Value, /) -> Value:
-    """The diagonal of a tensor of two equal halves of axes."""
+    """Diagonal of a tensor of shape [*dims, *dims], as [*dims]."""
     half = input.rank // 2
     sides = [size(op, input, i) for i in range(half)]
     total: Numbers = whole(op, 1)
@@ -142,14 +142,14 @@ def diag_part(op: Context, input: Value, /) -> Value:
                    shape=input.shape[:half])  # fmt: skip
 
 
-# -- setting and making ----------------------------------------------------------------------------
+# -- replacement and construction ------------------------------------------------------------------
 
 
 def spread(
     op: Context, diagonals: Value, low: Numbers, high: Numbers, rows: Numbers, columns: Numbers, *,
     single: bool, align: str,
 ) -> tuple[Value, Numbers]:  # fmt: skip
-    """Return matrices with these diagonals, and where these are; elsewhere stands anything."""
+    """Return matrices with these diagonals, and a mask of them; other elements are arbitrary."""
     longest = size(op, diagonals, -1)
     down, along = count(op, rows).column(), count(op, columns)
     number = along - down
@@ -161,7 +161,7 @@ def spread(
     index = inside.choose(place, 0)
     flat = diagonals
     if not single:
-        # As many as there must be: where they are others, this fails, and is not another matrix.
+        # The exact number of elements: a wrong number of diagonals fails at run time.
         target = vector(op, [*(size(op, flat, i) for i in range(flat.rank - 2)),
                              (high - low + 1) * longest])  # fmt: skip
         flat = op.emit("Reshape", flat, target, dtype=flat.dtype,
@@ -175,7 +175,7 @@ def make_matrices(
     op: Context, diagonals: Value, low: Numbers, high: Numbers, rows: Numbers, columns: Numbers, *,
     single: bool, align: str, padding: Value | None,
 ) -> Value:  # fmt: skip
-    """Return matrices of nothing but these diagonals, of a size of which -1 is the least."""
+    """Build matrices with these diagonals; a size of -1 means the smallest that fits."""
     longest = size(op, diagonals, -1)
     least_rows, least_columns = longest - high.least(0), longest + low.most(0)
     square = least_rows.most(least_columns)
@@ -190,7 +190,7 @@ def make_matrices(
 
 @tf_op("MatrixDiag")
 def matrix_diag(op: Context, diagonal: Value, /) -> Value:
-    """Matrices with these main diagonals, else zeros."""
+    """Matrices with these main diagonals and zeros elsewhere."""
     zero, least = whole(op, 0), whole(op, -1)
     return make_matrices(op, diagonal, zero, zero, least, least, single=True, align="LEFT_LEFT",
                 padding=None)  # fmt: skip
@@ -201,7 +201,7 @@ def matrix_diag_v2(
     op: Context, diagonal: Value, k: Value, num_rows: Value, num_cols: Value,
     padding_value: Value, /,
 ) -> Value:  # fmt: skip
-    """Matrices with these diagonals, all moved to the left, of a given or the least size."""
+    """Matrices with these diagonals, aligned to the left; by default of the smallest size."""
     return matrix_diag_v3(op, diagonal, k, num_rows, num_cols, padding_value, align="LEFT_LEFT")
 
 
@@ -210,7 +210,7 @@ def matrix_diag_v3(
     op: Context, diagonal: Value, k: Value, num_rows: Value, num_cols: Value,
     padding_value: Value, /, *, align: str = "RIGHT_LEFT",
 ) -> Value:  # fmt: skip
-    """Matrices with these diagonals, of a size that is given or the least, else a number."""
+    """Matrices with these diagonals and a padding value elsewhere; by default the smallest."""
     low, high, single = bounds(op, k, several=diagonal.rank > 1 or None)
     rows, columns = whole(op, num_rows), whole(op, num_cols)
     return make_matrices(
@@ -220,7 +220,7 @@ def matrix_diag_v3(
 
 @tf_op("Diag")
 def diag(op: Context, diagonal: Value, /) -> Value:
-    """A tensor of twice the axes with this diagonal, else zeros."""
+    """Tensor of shape [*dims, *dims] with this diagonal and zeros elsewhere."""
     flat = op.reshape(diagonal, (None,)) if diagonal.rank != 1 else diagonal
     matrix = matrix_diag(op, flat)
     if diagonal.rank == 1:
@@ -240,14 +240,14 @@ def _set(
 
 @tf_op("MatrixSetDiag")
 def matrix_set_diag(op: Context, input: Value, diagonal: Value, /) -> Value:
-    """Matrices with other main diagonals."""
+    """Matrices with their main diagonals replaced."""
     zero = whole(op, 0)
     return _set(op, input, diagonal, zero, zero, single=True, align="LEFT_LEFT")
 
 
 @tf_op("MatrixSetDiagV2")
 def matrix_set_diag_v2(op: Context, input: Value, diagonal: Value, k: Value, /) -> Value:
-    """Matrices with other diagonals, all moved to the left."""
+    """Matrices with diagonals replaced; the new ones are aligned to the left."""
     return matrix_set_diag_v3(op, input, diagonal, k, align="LEFT_LEFT")
 
 
@@ -255,7 +255,7 @@ def matrix_set_diag_v2(op: Context, input: Value, diagonal: Value, k: Value, /) 
 def matrix_set_diag_v3(
     op: Context, input: Value, diagonal: Value, k: Value, /, *, align: str = "RIGHT_LEFT"
 ) -> Value:
-    """Matrices with other diagonals."""
+    """Matrices with diagonals replaced."""
     low, high, single = bounds(op, k, several=diagonal.rank == input.rank)
     return _set(op, input, diagonal, low, high, single=single, align=align)
 
@@ -265,7 +265,7 @@ def matrix_set_diag_v3(
 
 @tf_op("MatrixBandPart")
 def matrix_band_part(op: Context, input: Value, num_lower: Value, num_upper: Value, /) -> Value:
-    """Matrices with zeros outside a band of so many diagonals below and above, or of all."""
+    """Matrices with zeros outside a band; a negative number keeps all diagonals of that side."""
     x = input
     for number, upper in ((num_upper, 0), (num_lower, 1)):
         known = op.static(number)

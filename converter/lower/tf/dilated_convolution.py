@@ -1,4 +1,4 @@
-"""TensorFlow 1's dilated convolutions: blocks of space moved into batches and back."""
+"""Dilated convolutions of TensorFlow 1: SpaceToBatchND, a convolution, and BatchToSpaceND."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from converter.lower.values import Value
 
 
 def lower_dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value | None:
-    """Return what a BatchToSpaceND yields behind a convolution of what a SpaceToBatchND does.
+    """Lower a BatchToSpaceND whose input is a convolution of a SpaceToBatchND.
 
-    That is one convolution with dilation, of fewer zeros around the image. None where it is not.
+    It becomes one convolution with dilations and padding. Return None for other patterns.
 
     Args:
         op: Builder.
         node: The BatchToSpaceND.
-        block_shape: Its sizes of blocks.
-        crops: What it cuts at both ends of each axis.
+        block_shape: Its block shape.
+        crops: Its crops at both ends of each axis.
     """
     activation = op.walker.current
     if activation is None:
@@ -59,7 +59,7 @@ def lower_dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> 
 
 
 def _is_bare(node: Node) -> bool:
-    """Return whether a convolution has no padding, no steps and no dilation of its own."""
+    """Return whether a convolution has no padding, and strides and dilations of 1."""
     ones = [*node.attribute("strides"), *(node.attribute("dilations") or ())]
     plain = node.attribute("data_format", "NHWC") == "NHWC"
     return plain and node.attribute("padding") == "VALID" and all(n == 1 for n in ones)
@@ -68,7 +68,7 @@ def _is_bare(node: Node) -> bool:
 def _spread(
     op: Context, values: Sequence[Value], block_shape: Value, crops: Value
 ) -> tuple[Windows, Value, Value] | None:
-    """Return the windows of a convolution with dilation, its image and its kernel, if it is one."""
+    """Return the windows, image and kernel of a dilated convolution, or None if it is not one."""
     image, blocks, paddings, kernel = values
     before, after = op.static(blocks), op.static(block_shape)
     added, cut = op.elements(paddings), op.elements(crops)

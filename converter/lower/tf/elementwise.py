@@ -1,7 +1,7 @@
-"""Element by element: arithmetic, comparison, choice, functions of one number.
+"""Elementwise ops: arithmetic, comparison, selection, unary functions and casts.
 
-Dtypes that onnxruntime has no kernels for are cast (`legalize`). TensorFlow divides integers as C
-does where an op's name does not say that it rounds down.
+Dtypes for which onnxruntime has no kernels are cast (`legalize`). TensorFlow's integer division
+truncates, as in C, unless the name of the op says that it rounds down.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (cwise_ops)
 """
 
@@ -19,7 +19,7 @@ from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value, broadcast
 
-# -- of one ----------------------------------------------------------------------------------------
+# -- unary -----------------------------------------------------------------------------------------
 
 # fmt: off
 UNARY = {
@@ -40,13 +40,13 @@ UNARY = {
     ),
 )
 def unary(op: Context, x: Value, /, *, op_type: str) -> Value:
-    """A function of each element that is one node of ONNX."""
+    """Elementwise function that is a single ONNX node."""
     return op.unary(op_type, x)
 
 
 @tf_op("Round")
 def round_to_even(op: Context, x: Value, /) -> Value:
-    """The nearest integer, of two the even one."""
+    """The nearest integer; ties round to even."""
     if not x.is_float:
         raise Unsupported("of integers, of which TensorFlow 2.21 makes zeros")
     return op.unary("Round", x)
@@ -54,42 +54,42 @@ def round_to_even(op: Context, x: Value, /) -> Value:
 
 @tf_op("Sign")
 def sign(op: Context, x: Value, /) -> Value:
-    """-1, 0 or 1, and NaN of NaN."""
+    """-1, 0 or 1; NaN for NaN."""
     found = op.unary("Sign", x)
     return op.where(op.unary("IsNaN", x), x, found) if x.is_float else found
 
 
 @tf_op("Square")
 def square(op: Context, x: Value, /) -> Value:
-    """X * x."""
+    """`x * x`."""
     return op.mul(x, x)
 
 
 @tf_op("Rsqrt")
 def rsqrt(op: Context, x: Value, /) -> Value:
-    """1 / sqrt(x)."""
+    """`1 / sqrt(x)`."""
     return op.unary("Reciprocal", op.unary("Sqrt", x))
 
 
 @tf_op("IsInf")
 def is_inf(op: Context, x: Value, /) -> Value:
-    """Whether x is infinite."""
+    """Whether `x` is infinite."""
     return op.unary("IsInf", op.cast(x, "float32") if x.dtype == "float16" else x)
 
 
 @tf_op("IsFinite")
 def is_finite(op: Context, x: Value, /) -> Value:
-    """Whether x is neither infinite nor NaN."""
-    # x - x is 0 of what is finite, and NaN of anything else.
+    """Whether `x` is neither infinite nor NaN."""
+    # x - x is 0 for finite values, and NaN for all others.
     return op.unary("Not", op.unary("IsNaN", op.sub(x, x)))
 
 
-# -- of two ----------------------------------------------------------------------------------------
+# -- binary ----------------------------------------------------------------------------------------
 
 
 @tf_op("Add", "AddV2")
 def add(op: Context, x: Value, y: Value, /) -> Value:
-    """X + y; of strings, one after the other (from opset 20)."""
+    """`x + y`; for strings, their concatenation (from opset 20)."""
     if x.dtype != "string":
         return op.add(x, y)
     if op.graph.opset < 20:
@@ -99,7 +99,7 @@ def add(op: Context, x: Value, y: Value, /) -> Value:
 
 @tf_op(
     Variant("Sub", "x - y.", op_type="Sub"),
-    Variant("Div", "x / y; of integers, cut off towards zero.", op_type="Div"),
+    Variant("Div", "x / y; for integers, truncated towards zero.", op_type="Div"),
     Variant("RealDiv", "x / y.", op_type="Div"),
     Variant("LogicalAnd", "Whether both hold.", op_type="And"),
     Variant("LogicalOr", "Whether either holds.", op_type="Or"),
@@ -109,15 +109,15 @@ def add(op: Context, x: Value, y: Value, /) -> Value:
     Variant("LessEqual", "x <= y.", op_type="LessOrEqual"),
 )
 def binary(op: Context, x: Value, y: Value, /, *, op_type: str) -> Value:
-    """A function of two tensors that is one node of ONNX."""
+    """Elementwise function of two tensors that is a single ONNX node."""
     return op.elementwise(op_type, x, y)
 
 
 @tf_op("Mul")
 def mul(op: Context, x: Value, y: Value, /) -> Value:
-    """X * y."""
+    """`x * y`."""
     for factor, other in ((x, y), (y, x)):
-        # Such as the factor that tf.nn.silu has.
+        # A factor of 1, as in tf.nn.silu.
         if factor.is_constant and factor.rank == 0:
             number = op.static(factor)
             if number is not None and number == 1:
@@ -127,25 +127,25 @@ def mul(op: Context, x: Value, y: Value, /) -> Value:
 
 @tf_op("Mod", "TruncateMod")
 def truncate_mod(op: Context, x: Value, y: Value, /) -> Value:
-    """The remainder, with the sign of x."""
+    """Remainder of `x / y`, with the sign of `x`."""
     return op.elementwise("Mod", x, y, fmod=1)
 
 
 @tf_op("Maximum")
 def maximum(op: Context, x: Value, y: Value, /) -> Value:
-    """The larger, NaN where either is."""
+    """Elementwise maximum; NaN where either is NaN."""
     return op.elementwise("Max", x, y)
 
 
 @tf_op("Minimum")
 def minimum(op: Context, x: Value, y: Value, /) -> Value:
-    """The smaller, NaN where either is."""
+    """Elementwise minimum; NaN where either is NaN."""
     return op.elementwise("Min", x, y)
 
 
 @tf_op("TruncateDiv")
 def truncate_div(op: Context, x: Value, y: Value, /) -> Value:
-    """X / y, cut off towards zero."""
+    """`x / y`, truncated towards zero."""
     found = op.div(x, y)
     if not x.is_float:
         return found
@@ -154,15 +154,15 @@ def truncate_div(op: Context, x: Value, y: Value, /) -> Value:
 
 @tf_op("FloorMod")
 def floor_mod(op: Context, x: Value, y: Value, /) -> Value:
-    """The remainder, with the sign of y."""
+    """Remainder of `x / y`, with the sign of `y`."""
     return elementwise.floor_mod(op, x, y)
 
 
 @tf_op("FloorDiv")
 def floor_div(op: Context, x: Value, y: Value, /) -> Value:
-    """X / y, rounded down."""
+    """`x / y`, rounded down."""
     if x.dtype == "float16":
-        # The quotient is rounded first, which onnxruntime leaves out between two of its own casts.
+        # TensorFlow rounds the quotient to float16; onnxruntime would drop such a pair of casts.
         exact = op.div(op.cast(x, "float32"), op.cast(y, "float32"))
         rounded = op.cast(op.cast(exact, "float16"), "float32")
         return op.cast(op.unary("Floor", rounded), "float16")
@@ -171,14 +171,14 @@ def floor_div(op: Context, x: Value, y: Value, /) -> Value:
     cut = op.div(x, y)
     if x.dtype.startswith("u"):
         return cut
-    # One less where the remainders that are cut off and rounded down differ.
+    # Truncated minus one where the floored and the truncated remainder differ.
     rest, cut_rest = op.elementwise("Mod", x, y), op.elementwise("Mod", x, y, fmod=1)
     return op.where(op.elementwise("Equal", rest, cut_rest), cut, op.sub(cut, 1))
 
 
 @tf_op("SquaredDifference")
 def squared_difference(op: Context, x: Value, y: Value, /) -> Value:
-    """(x - y) * (x - y)."""
+    """`(x - y) * (x - y)`."""
     away = op.sub(x, y)
     return op.mul(away, away)
 
@@ -189,50 +189,50 @@ def _is_zero(op: Context, x: Value) -> Value:
 
 @tf_op("DivNoNan")
 def div_no_nan(op: Context, x: Value, y: Value, /) -> Value:
-    """X / y, and 0 where y is 0."""
+    """`x / y`, and 0 where `y` is 0."""
     return op.where(_is_zero(op, y), op.constant(0, x.dtype), op.div(x, y))
 
 
 @tf_op("MulNoNan")
 def mul_no_nan(op: Context, x: Value, y: Value, /) -> Value:
-    """X * y, and 0 where y is 0, whatever x is."""
+    """`x * y`, and 0 where `y` is 0, whatever `x` is."""
     return op.where(_is_zero(op, y), op.constant(0, x.dtype), op.mul(x, y))
 
 
 @tf_op("Xdivy")
 def xdivy(op: Context, x: Value, y: Value, /) -> Value:
-    """X / y, and 0 where x is 0."""
+    """`x / y`, and 0 where `x` is 0."""
     return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.div(x, y))
 
 
 @tf_op("Xlogy")
 def xlogy(op: Context, x: Value, y: Value, /) -> Value:
-    """X * log(y), and 0 where x is 0."""
+    """`x * log(y)`, and 0 where `x` is 0."""
     return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, op.unary("Log", y)))
 
 
 @tf_op("Xlog1py")
 def xlog1py(op: Context, x: Value, y: Value, /) -> Value:
-    """X * log(1 + y), and 0 where x is 0."""
+    """`x * log(1 + y)`, and 0 where `x` is 0."""
     return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, special.log1p(op, y)))
 
 
 @tf_op("Atan2")
 def atan2(op: Context, y: Value, x: Value, /) -> Value:
-    """The angle of the point (x, y), in all four quadrants; zeros have signs."""
+    """Angle of the point (x, y), in all four quadrants; the signs of zeros count."""
     return elementwise.atan2(op, y, x)
 
 
 @tf_op("Pow")
 def power(op: Context, x: Value, y: Value, /) -> Value:
-    """X ** y; of integers exactly, with overflow as in multiplication."""
+    """`x ** y`; for integers exactly, with overflow as in multiplication."""
     if x.is_float:
         return op.elementwise("Pow", x, y)
     known = op.static(y)
     if known is not None and known.size == 1 and known.ndim == 0 and 0 <= int(known) <= 64:
         return _whole_power(op, x, int(known))
     base, exponent = op.cast(x, "int64"), op.cast(y, "int64")
-    # Beyond 63 only what 64 and 65 say: of 0, 1 and -1 exactly, of all else it is overflow.
+    # Exponents above 63 become 64 or 65 by parity: exact for 0, 1 and -1; all others overflow.
     two = op.constant(2, "int64")
     far = op.add(op.elementwise("Mod", exponent, two), op.constant(64, "int64"))
     exponent = op.where(op.elementwise("Less", exponent, 64), exponent, far)
@@ -262,7 +262,7 @@ def _whole_power(op: Context, x: Value, exponent: int) -> Value:
 
 @tf_op("ApproximateEqual")
 def approximate_equal(op: Context, x: Value, y: Value, /, *, tolerance: float = 1e-5) -> Value:
-    """Whether x and y are nearer to each other than a tolerance."""
+    """Whether `abs(x - y)` is less than a tolerance."""
     if not x.is_float:
         raise Unsupported(f"of {x.dtype}")
     return op.elementwise("Less", op.unary("Abs", op.sub(x, y)), tolerance)
@@ -282,7 +282,7 @@ def add_n(op: Context, *inputs: Value, shape: Any = None) -> Value:
 
 @tf_op("Equal")
 def equal(op: Context, x: Value, y: Value, /, *, incompatible_shape_error: bool = True) -> Value:
-    """Whether x is y."""
+    """Whether `x` equals `y`."""
     if not incompatible_shape_error and not _go_together(x, y):
         return op.constant(value=False, dtype="bool")
     return same(op, x, y)
@@ -292,7 +292,7 @@ def equal(op: Context, x: Value, y: Value, /, *, incompatible_shape_error: bool 
 def not_equal(
     op: Context, x: Value, y: Value, /, *, incompatible_shape_error: bool = True
 ) -> Value:
-    """Whether x is not y."""
+    """Whether `x` differs from `y`."""
     if not incompatible_shape_error and not _go_together(x, y):
         return op.constant(value=True, dtype="bool")
     return op.unary("Not", same(op, x, y))
@@ -307,10 +307,10 @@ def _go_together(x: Value, y: Value) -> bool:
 
 
 def same(op: Context, x: Value, y: Value) -> Value:
-    """Return whether elements are equal, of strings too.
+    """Return whether elements are equal, including strings.
 
-    ONNX compares texts from opset 19 on. Before, one that is known is looked up, and of two tensors
-    the strings are numbered, equal ones alike.
+    ONNX compares strings from opset 19 on. Before that, a LabelEncoder matches a known string, and
+    Unique numbers the strings of two tensors.
     """
     if x.dtype != y.dtype:
         raise Unsupported(f"{x.dtype} compared with {y.dtype}")
@@ -346,18 +346,18 @@ def same(op: Context, x: Value, y: Value) -> Value:
 
 
 def _same_texts(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
-    """Return whether strings that are known are equal; None where some are not."""
+    """Return whether known strings are equal; None where some are unknown."""
     if x is None or y is None:
         return None
-    return np.array(np.equal(x, y), np.bool_)  # what is no UTF-8 is bytes, and no text equals it
+    return np.array(np.equal(x, y), np.bool_)  # invalid UTF-8 is bytes and equals no string
 
 
-# -- choice ----------------------------------------------------------------------------------------
+# -- selection -------------------------------------------------------------------------------------
 
 
 @tf_op("Select")
 def select(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
-    """X where the condition holds, else y; a vector of conditions is of whole rows."""
+    """`x` where the condition holds, else `y`; a vector of conditions selects rows."""
     if 0 < condition.rank < x.rank:
         condition = op.unsqueeze(condition, list(range(condition.rank, x.rank)))
     return op.where(condition, x, y)
@@ -365,13 +365,13 @@ def select(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
 
 @tf_op("SelectV2")
 def select_v2(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
-    """X where the condition holds, else y, all broadcast."""
+    """`x` where the condition holds, else `y`, all broadcast."""
     return op.where(condition, x, y)
 
 
 @tf_op("ClipByValue")
 def clip_by_value(op: Context, t: Value, low: Value, high: Value, /) -> Value:
-    """T, held between two bounds."""
+    """`t` clipped to two bounds."""
     return op.elementwise("Max", op.elementwise("Min", t, high), low)
 
 
@@ -380,7 +380,7 @@ def clip_by_value(op: Context, t: Value, low: Value, high: Value, /) -> Value:
 
 @tf_op("Cast", any_input=True)
 def cast(op: Session, x: ProgramValue, /, *, node: Node, Truncate: bool = False) -> ProgramValue:  # noqa: N803
-    """X in another dtype; floating point numbers are cut off to integers."""
+    """`x` in another dtype; floating-point numbers are truncated to integers."""
     wanted = node.attribute("DstT")
     if isinstance(x, Complex):
         if wanted in ("complex64", "complex128"):
@@ -400,10 +400,10 @@ def cast(op: Session, x: ProgramValue, /, *, node: Node, Truncate: bool = False)
 
 
 def convert(op: Context, x: Value, dtype: str) -> Value:
-    """Return a value in another dtype, as TensorFlow's CPU kernels convert.
+    """Cast a value to another dtype, as TensorFlow's CPU kernels do.
 
     Raises:
-        Unsupported: From or to strings, or what ONNX has no such dtype for.
+        Unsupported: The cast is from or to strings, or ONNX lacks the dtype.
     """
     dtype = QUANTIZED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:

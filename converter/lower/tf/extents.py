@@ -1,7 +1,7 @@
-"""Sizes that are both: what is known of them while lowering, and how the graph computes them.
+"""Dimensions with two forms: the value known while lowering, and the node that computes it.
 
-Blocks of space, rows of sparse tensors and windows are shapes computed of shapes. An `Extent` is
-one such size: a number, or the name of one and a vector of one int64 that is built when it is used.
+Space-to-batch blocks, rows of sparse tensors and windows compute shapes from shapes. An `Extent` is
+one such dimension: a static or symbolic value, and a vector of one int64 that is built on use.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ from converter.lower.graph import Dim, Shape
 from converter.lower.tf.context import Context
 from converter.lower.values import Value, total
 
-MOST_COUNTED = 1 << 20  # numbers that are a constant; more are counted by the graph
+MOST_COUNTED = 1 << 20  # length up to which a range is a constant; else a Range node
 
 
 @dataclass(slots=True)
 class Extent:
-    """One size.
+    """One dimension.
 
     Attributes:
-        dim: What is known of it.
+        dim: Its static or symbolic value; None if unknown.
         make: Builds it as a vector of one int64.
     """
 
@@ -32,14 +32,14 @@ class Extent:
 
     @property
     def vector(self) -> Value:
-        """The size as a vector of one int64."""
+        """The dimension as a vector of one int64."""
         if self.made is None:
             self.made = self.make()
         return self.made
 
 
 def number(op: Context, n: int) -> Extent:
-    """Return a size that is known."""
+    """Return a static dimension."""
     return Extent(n, lambda: op.constant([n], "int64"))
 
 
@@ -54,10 +54,10 @@ def of_all(op: Context, x: Value) -> list[Extent]:
 
 
 def elements(op: Context, vector: Value) -> list[Extent]:
-    """Return the elements of a tensor, a vector's or more, as sizes.
+    """Return the elements of a tensor of any rank as dimensions.
 
     Raises:
-        Unsupported: Not even how many there are is known.
+        Unsupported: Their number is unknown.
     """
     count = total(vector.shape)
     dims = op.dims(vector) if vector.rank < 2 or count is None else [None] * count
@@ -68,14 +68,14 @@ def elements(op: Context, vector: Value) -> list[Extent]:
 
 
 def list_elements(op: Context, vector: Value, count: int) -> list[Extent]:
-    """Return the elements of a vector that is known to have so many."""
+    """Return the elements of a vector of known length as dimensions."""
     known = op.elements(vector)
     dims: list[Dim] = [None] * count if known is None else numbers(known)
     return [_element(op, vector, i, n) for i, n in enumerate(dims)]
 
 
 def numbers(known: np.ndarray) -> list[Dim]:
-    """Return what is known of elements, in order."""
+    """Return known elements as dimensions, in order."""
     return [n if n is None or isinstance(n, str) else int(n) for n in known.reshape(-1)]
 
 
@@ -100,31 +100,31 @@ def _combine(op: Context, op_type: str, dim: Dim, a: Extent, b: Extent) -> Exten
 
 
 def add(op: Context, a: Extent, b: Extent) -> Extent:
-    """A + b."""
+    """Return `a + b`."""
     if a.dim == 0 or b.dim == 0:
         return b if a.dim == 0 else a
     return _combine(op, "Add", dims.add(a.dim, b.dim), a, b)
 
 
 def sub(op: Context, a: Extent, b: Extent) -> Extent:
-    """A - b."""
+    """Return `a - b`."""
     return a if b.dim == 0 else _combine(op, "Sub", dims.sub(a.dim, b.dim), a, b)
 
 
 def mul(op: Context, a: Extent, b: Extent) -> Extent:
-    """A * b."""
+    """Return `a * b`."""
     if a.dim == 1 or b.dim == 1:
         return b if a.dim == 1 else a
     return _combine(op, "Mul", dims.mul(a.dim, b.dim), a, b)
 
 
 def div(op: Context, a: Extent, b: Extent) -> Extent:
-    """A / b, rounded down, of sizes that are not negative."""
+    """Return `a / b`, rounded down, for nonnegative dimensions."""
     return a if b.dim == 1 else _combine(op, "Div", dims.floordiv(a.dim, b.dim), a, b)
 
 
 def most(op: Context, a: Extent, b: Extent) -> Extent:
-    """The larger one."""
+    """Return the larger dimension."""
     return (
         a
         if a.dim == b.dim and a.dim is not None
@@ -133,7 +133,7 @@ def most(op: Context, a: Extent, b: Extent) -> Extent:
 
 
 def least(op: Context, a: Extent, b: Extent) -> Extent:
-    """The smaller one."""
+    """Return the smaller dimension."""
     return (
         a
         if a.dim == b.dim and a.dim is not None
@@ -142,7 +142,7 @@ def least(op: Context, a: Extent, b: Extent) -> Extent:
 
 
 def product(op: Context, several: Sequence[Extent]) -> Extent:
-    """Return the product of sizes."""
+    """Return the product of dimensions."""
     result = number(op, 1)
     for one in several:
         result = mul(op, result, one)
@@ -150,19 +150,19 @@ def product(op: Context, several: Sequence[Extent]) -> Extent:
 
 
 def vector(op: Context, several: Sequence[Extent]) -> Value:
-    """Return sizes as a vector of int64."""
+    """Return dimensions as a vector of int64."""
     if all(isinstance(one.dim, int) for one in several):
         return op.constant([one.dim for one in several], "int64")
     return op.concat([one.vector for one in several], 0)
 
 
 def shape_of(several: Sequence[Extent]) -> Shape:
-    """Return what is known of several sizes."""
+    """Return the static or symbolic values of dimensions."""
     return tuple(one.dim for one in several)
 
 
 def reshape_to(op: Context, x: Value, several: Sequence[Extent]) -> Value:
-    """Return a value in another shape."""
+    """Reshape a value."""
     target = shape_of(several)
     if target == x.shape and all(n is not None for n in target):
         return op.plain(x)
@@ -175,7 +175,7 @@ def reshape_to(op: Context, x: Value, several: Sequence[Extent]) -> Value:
 
 
 def fill(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
-    """Return a scalar in a shape."""
+    """Broadcast a scalar to a shape."""
     if not several:
         return scalar
     return op.emit(
@@ -184,7 +184,7 @@ def fill(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
 
 
 def count_to(op: Context, count: Extent, dtype: str = "int64") -> Value:
-    """Return the numbers from zero to a count, as a vector."""
+    """Return the integers from zero up to a count (exclusive), as a vector."""
     if isinstance(count.dim, int) and count.dim <= MOST_COUNTED:
         return op.constant(np.arange(count.dim), dtype)
     end = op.squeeze(count.vector, [0])

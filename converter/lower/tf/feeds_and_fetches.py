@@ -1,4 +1,4 @@
-"""Which nodes of a graph without signatures are its inputs, and which its outputs."""
+"""Find the inputs and outputs of a graph without signatures."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ FED = frozenset((
 ))  # fmt: skip
 
 
-# What nothing reads and yet is no output.
+# Ops that are not outputs, although nothing reads them.
 NO_OUTPUTS = frozenset((
     "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2",
     "Save", "SaveSlices",
@@ -32,7 +32,7 @@ NO_OUTPUTS = frozenset((
 ))  # fmt: skip
 
 
-# What yields lists, which are no tensors.
+# Ops whose outputs are lists and not tensors.
 LISTS = (
     "TensorListReserve", "EmptyTensorList", "TensorListFromTensor", "TensorListSetItem",
     "TensorListPushBack", "TensorListScatter", "TensorListSplit", "TensorListResize",
@@ -44,10 +44,10 @@ TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceS
 
 
 def is_output(node: Node) -> bool:
-    """Return whether a node that nothing reads yields what a user wants."""
+    """Return whether a node that nothing reads is an output of the model."""
     if node.op in NO_OUTPUTS or node.op.startswith(TRAINING):
         return False
-    if node.op == "Identity" and node.name.endswith("/read"):  # of a variable, for whom it concerns
+    if node.op == "Identity" and node.name.endswith("/read"):  # reads a variable
         return False
     if node.op.startswith(LISTS) or node.attribute("T") in ("variant", "resource"):
         return False
@@ -55,7 +55,7 @@ def is_output(node: Node) -> bool:
 
 
 def is_pivot(nodes: dict[str, Node], node: Node) -> bool:
-    """Return whether a node is what a branch waits for, and so has no value in the other branch."""
+    """Return whether a node is the control pivot of a branch, without a value in the other one."""
     before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
     return before is not None and before.op in ("Switch", "RefSwitch")
 
@@ -63,9 +63,9 @@ def is_pivot(nodes: dict[str, Node], node: Node) -> bool:
 def list_given(
     nodes: dict[str, Node], node: Node
 ) -> list[tuple[str, tuple[int | str | None, ...] | None]]:
-    """Return the dtypes and shapes of what a node is given from outside: by a user, or a pipeline.
+    """Return the dtypes and shapes that a node receives from outside: from a caller or a pipeline.
 
-    What reads records or images cannot be in a graph; what it hands on is an input.
+    An ONNX graph cannot contain an input pipeline; the tensors that it yields become inputs.
     """
     if node.op == "Placeholder":
         return [(node.attribute("dtype"), node.attribute("shape"))]
@@ -83,7 +83,7 @@ def list_given(
 
 
 def find_dependents(nodes: dict[str, Node], roots: set[str]) -> set[str]:
-    """Return what depends on any of these nodes."""
+    """Return the names of all nodes that depend on any of these nodes."""
     found = set(roots)
     grown = True
     while grown:
@@ -98,7 +98,7 @@ def find_dependents(nodes: dict[str, Node], roots: set[str]) -> set[str]:
 def find_dependencies(
     nodes: dict[str, Node], wanted: Sequence[str], given: set[str] | None = None
 ) -> list[str]:
-    """Return what some nodes depend on, themselves included."""
+    """Return the names of the nodes that some nodes depend on, including themselves."""
     found: dict[str, None] = {}
     stack = list(wanted)
     while stack:

@@ -1,8 +1,8 @@
-"""The loops of TensorFlow 1, put together from Enter, Merge, Switch, NextIteration and Exit.
+"""Reconstruct TensorFlow 1 loops from Enter, Merge, Switch, NextIteration and Exit nodes.
 
-A frame is what lies between its Enters and its Exits. A variable of the loop is a Merge of an Enter
-and a NextIteration; the condition reads Merges, and a round reads the Switches behind them. So one
-body holds both, with a Merge for an argument: `LoopNode` stands for all of it (see
+A frame is the nodes between its Enters and its Exits. A variable of the loop is a Merge of an Enter
+and a NextIteration; the condition reads Merges, and the iteration reads the Switches that follow
+them. So one body contains both, with the Merges as arguments: a `LoopNode` replaces the frame (see
 `loops.build_frame_loop`).
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/ops/control_flow_ops.cc
 """
@@ -24,9 +24,9 @@ class Frame:
     """One loop.
 
     Attributes:
-        body: Condition and round; its arguments are the loop's variables, then what never changes.
-        condition: Whether there is another round.
-        results: What the variables are after a round.
+        body: Condition and iteration; the arguments are the variables, then loop invariants.
+        condition: Output that says whether there is another iteration.
+        results: Values of the variables after an iteration.
     """
 
     body: Body
@@ -36,20 +36,20 @@ class Frame:
 
 @dataclass(slots=True)
 class LoopNode(Node):
-    """The node that stands for a frame."""
+    """The node that replaces a frame."""
 
     frame: Frame | None = None
 
 
 def frame_of(node: Node) -> Frame:
-    """Return the frame that a node stands for."""
+    """Return the frame that a node replaces."""
     assert isinstance(node, LoopNode)
     assert node.frame is not None
     return node.frame
 
 
 def restructure(body: Body) -> None:
-    """Replace the nodes of each frame by one node that stands for the loop, inner ones first."""
+    """Replace the nodes of each frame by one `LoopNode`, inner frames first."""
     waiting: dict[str, list[Node]] = {}
     for node in body.nodes.values():
         if node.op in ENTERS:
@@ -65,10 +65,10 @@ def restructure(body: Body) -> None:
             )
         ]
         if not inner:
-            return  # frames that lie in each other: their nodes are not supported
+            return  # mutually nested frames: their nodes are not supported
         for name in inner:
             enters = waiting.pop(name)
-            current = [body.nodes[e.name] for e in enters]  # an inner loop may be what they read
+            current = [body.nodes[e.name] for e in enters]  # they may read an inner loop
             _replace(body, name, current, reached[name])
 
 
@@ -81,7 +81,7 @@ def _readers(body: Body) -> dict[str, list[str]]:
 
 
 def _inside(body: Body, readers: dict[str, list[str]], enters: Iterable[Node]) -> set[str]:
-    """Return the names of what lies behind Enters, up to Exits."""
+    """Return the names of the nodes that depend on Enters, up to Exits."""
     found: set[str] = set()
     stack = [enter.name for enter in enters]
     while stack:
@@ -100,7 +100,7 @@ def _replace(body: Body, name: str, enters: list[Node], inside: set[str]) -> Non
     conditions = {n for n in inside if nodes[n].op == "LoopCond"}
     variables: dict[
         str, tuple[Port, Port]
-    ] = {}  # name of the Merge -> what it begins with, and next
+    ] = {}  # name of the Merge -> its initial and its next value
     for node in list(nodes.values()):
         if node.name not in inside or node.op not in MERGES or len(node.inputs) != 2:
             continue
@@ -136,11 +136,11 @@ def _replace(body: Body, name: str, enters: list[Node], inside: set[str]) -> Non
 
 
 class _Frame:
-    """A frame being made a body of its own.
+    """A frame that is being converted to a body.
 
     Attributes:
-        seen: What its nodes read from outside without an Enter, by the argument it becomes.
-        switched: Name of a Switch -> the Merge that it hands to the round or out of the loop.
+        seen: Outer values that its nodes read without an Enter, by the new argument's name.
+        switched: Name of a Switch -> the Merge that it passes to the iteration or the Exit.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class _Frame:
         self._name = body.name
 
     def frame(self) -> Frame:
-        """Return the body, its condition and its results."""
+        """Build the body, its condition and its results."""
         inner = Body(self._name)
         for name in (n for n in self._nodes if n in self._inside):
             node = self._nodes[name]
@@ -189,7 +189,7 @@ class _Frame:
         return Frame(inner, condition, results)
 
     def _port(self, port: Port) -> Port:
-        """Return where a node of the body reads what it read in the graph."""
+        """Convert a port of the graph to a port of the body."""
         if port.node in self.switched:
             return Port(port.node, "", 0)
         if port.node in self._inside:

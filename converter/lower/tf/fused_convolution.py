@@ -1,4 +1,4 @@
-"""Convolutions that TensorFlow's graph optimizers have fused with what follows or precedes them."""
+"""Convolutions that TensorFlow's graph optimizers fused with preceding or following ops."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def apply_fused_ops(
     op: Context, x: Value, arguments: Sequence[Value], fused_ops: Sequence[str], data_format: str,
     epsilon: float, leakyrelu_alpha: float,
 ) -> Value:  # fmt: skip
-    """Return what was fused behind an operation, one after the other."""
+    """Apply the ops fused after an operation, in order."""
     left = list(arguments)
     for name in fused_ops:
         if name == "BiasAdd":
@@ -41,7 +41,7 @@ def fused_conv2d(
     fused_ops: Sequence[str] = (), epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
     num_host_args: int = 0,
 ) -> Value:  # fmt: skip
-    """A convolution, and what a grappler fused behind it."""
+    """Convolution with the ops that the graph optimizer (Grappler) fused after it."""
     del use_cudnn_on_gpu, num_args
     if filter_format != "HWIO" or num_host_args:
         raise Unsupported(f"filter_format {filter_format}")
@@ -57,7 +57,7 @@ def fused_depthwise_conv2d(
     dilations: Sequence[int] = (1, 1, 1, 1), fused_ops: Sequence[str] = (),
     epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
 ) -> Value:  # fmt: skip
-    """A depthwise convolution, and what a grappler fused behind it."""
+    """Depthwise convolution with the ops that the graph optimizer (Grappler) fused after it."""
     del num_args
     windows = windows_of(filter, strides, padding, (), data_format, dilations)
     kernel, channels = group_kernel(op, filter)
@@ -70,7 +70,7 @@ def fused_pad_conv2d(
     op: Context, input: Value, paddings: Value, filter: Value, /, *,
     mode: str, strides: Sequence[int], padding: str,
 ) -> Value:  # fmt: skip
-    """A convolution of images that are mirrored at their edges, one image at a time."""
+    """Convolution of an image with mirror padding; one image at a time."""
     if isinstance(input.shape[0], int) and input.shape[0] > 1:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/conv_ops_fused_image_transform.cc
         raise Unsupported("several images, of which TensorFlow's kernel gets only the first right")
@@ -86,7 +86,7 @@ def fused_resize_and_pad_conv2d(
     op: Context, input: Value, size: Value, paddings: Value, filter: Value, /, *,
     resize_align_corners: bool = False, mode: str, strides: Sequence[int], padding: str,
 ) -> Value:  # fmt: skip
-    """A convolution of images in another size, mirrored at their edges."""
+    """Convolution of an image that is resized and mirror-padded."""
     image = resize_bilinear(op, input, size, align_corners=resize_align_corners)
     return fused_pad_conv2d(
         op, op.cast(image, input.dtype), paddings, filter, mode=mode, strides=strides,

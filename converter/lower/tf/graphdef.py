@@ -1,7 +1,7 @@
-"""GraphDefs and their functions as plain records: nodes by name, inputs resolved, attributes typed.
+"""GraphDefs and functions as plain records: nodes by name, inputs resolved, attributes typed.
 
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/node_def.proto
-and function.proto beside it.
+and function.proto in the same directory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,17 +13,17 @@ from formats.containers.protobuf.messages import Message
 from formats.errors import CorruptError
 from formats.tensorflow import tensor_proto
 
-ARGUMENT = "_Arg"  # the op that an argument of a function is made to be
+ARGUMENT = "_Arg"  # op of the nodes that represent a function's arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One output of a node: ``number`` of those that its output ``arg`` has.
+    """One output of a node: output ``number`` of those named ``arg``.
 
     Attributes:
         node: Name of the node.
-        arg: Name of the output in the op's definition, which only functions use; else empty.
-        number: Among the outputs of that name, or among all.
+        arg: Name of the output in the op's definition, used in functions only; else empty.
+        number: Index among the outputs of that name, or among all.
     """
 
     node: str
@@ -43,12 +43,12 @@ class Node:
     """One node.
 
     Attributes:
-        name: In its graph or function.
-        op: TensorFlow's name.
-        inputs: What it reads, in order.
+        name: Name in its graph or function.
+        op: Name of the TensorFlow op.
+        inputs: Outputs that it reads, in order.
         controls: Nodes that run before it.
-        attributes: Undecoded; `attribute` and `attributes` decode them.
-        device: As recorded.
+        raw: Attributes, undecoded; `attribute` decodes one.
+        device: Device, as recorded in the file.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Node:
     device: str = ""
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return one attribute, decoded."""
+        """Return an attribute, decoded."""
         found = self.raw.get(name)
         return default if found is None else attribute(found)
 
@@ -69,12 +69,12 @@ class Body:
     """A graph or a function: nodes by name, and what it yields.
 
     Attributes:
-        name: Of the function; empty for the main graph.
-        nodes: By name, in the file's order.
+        name: Name of the function; empty for the main graph.
+        nodes: Nodes by name, in the file's order.
         arguments: Names of its arguments, which are nodes too.
-        results: What it returns, in order.
+        results: Outputs that it returns, in order.
         effects: Nodes that run although nothing reads them.
-        attributes: Of the function itself, undecoded.
+        raw: Attributes of the function, undecoded.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Body:
 
 
 class Library:
-    """The main graph and its functions, each parsed when it is first asked for."""
+    """The main graph and its functions; each function is parsed on first use."""
 
     def __init__(self, graph: Message) -> None:
         """Take a GraphDef."""
@@ -104,7 +104,7 @@ class Library:
         """Return a function's body.
 
         Raises:
-            CorruptError: There is none of that name.
+            CorruptError: There is no function of that name.
         """
         found = self._parsed.get(name)
         if found is None:
@@ -126,7 +126,7 @@ def _node(proto: Message, *, is_function: bool) -> Node:
 
 
 def in_graph(text: str) -> Port:
-    """Return what ``node`` or ``node:1`` stands for in a graph."""
+    """Parse an input ``node`` or ``node:1`` of a graph."""
     name, _, number = text.rpartition(":")
     if name and number.isdecimal():
         return Port(name, "", int(number))
@@ -134,7 +134,7 @@ def in_graph(text: str) -> Port:
 
 
 def in_function(text: str) -> Port:
-    """Return what ``argument`` or ``node:output:1`` stands for in a function."""
+    """Parse an input ``argument`` or ``node:output:1`` of a function."""
     name, *rest = text.split(":")
     if len(rest) == 2 and rest[1].isdecimal():
         return Port(name, rest[0], int(rest[1]))
@@ -165,7 +165,7 @@ def _function(proto: Message) -> Body:
 
 
 def attribute(proto: Message) -> Any:
-    """Return an AttrValue as Python has it: types as names, shapes as tuples or None."""
+    """Decode an AttrValue: dtypes become names, shapes become tuples or None."""
     kind = proto.which("value")
     if kind is None:
         return None
@@ -179,13 +179,13 @@ def attribute(proto: Message) -> Any:
 
 
 def is_type(proto: Message) -> bool:
-    """Return whether an AttrValue says only of which type something is."""
+    """Return whether an AttrValue is a dtype or a list of dtypes."""
     kind = proto.which("value")
     return kind == "type" or (kind == "list" and bool(proto.list.has("type")))
 
 
 def shape_of(proto: Message) -> tuple[Dim, ...] | None:
-    """Return the sizes of a TensorShapeProto, None for unknown ones; None without a rank."""
+    """Return the shape of a TensorShapeProto, None for unknown sizes; None for an unknown rank."""
     if proto.unknown_rank:
         return None
     return tuple(d.size if d.size >= 0 else None for d in proto.dim)
@@ -211,7 +211,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# Ops whose attributes may name functions; other nodes need not be decoded to be sure.
+# Ops whose attributes may name functions; the attributes of other ops are not decoded.
 CALLERS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "If", "StatelessIf", "_If",
     "Case", "StatelessCase", "While", "StatelessWhile", "_While", "For", "RemoteCall",
@@ -231,7 +231,7 @@ def named_functions(node: Node) -> Iterator[str]:
             yield from (part.name for part in proto.list.func)
 
 
-# TensorFlow's names for integers that stand for something else.
+# Quantized dtypes of TensorFlow -> their storage dtypes.
 QUANTIZED = {
     "quint8": "uint8", "qint8": "int8", "quint16": "uint16", "qint16": "int16", "qint32": "int32",
 }  # fmt: skip

@@ -21,7 +21,7 @@ from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 F = np.float32
-REPEATED = ("float32", "float16", "int32", "int8", "uint8")  # what onnxruntime's Resize takes
+REPEATED = ("float32", "float16", "int32", "int8", "uint8")  # dtypes of onnxruntime's Resize
 FACTORS_TRIED = 4096
 
 
@@ -29,7 +29,7 @@ def _sizes(op: Context, size: Value) -> tuple[list[Size], list[Dim]]:
     """Return height and width as integers or scalars, and as dimensions.
 
     Raises:
-        Unsupported: The size has not two elements.
+        Unsupported: The size does not have two elements.
     """
     dims: list[Dim] = op.dims(size) if isinstance(size.shape[0], int) else [None, None]
     if len(dims) != 2:
@@ -100,18 +100,18 @@ def resize_nearest_neighbor(
 
 
 def _rows(size: int, wanted: int, how: str) -> list[int]:
-    """Return the row of the source that each row of the result is."""
+    """Return the source row of each row of the result."""
     scale = resize.step(size, wanted, by_corners=how == "align_corners")
     places = np.arange(wanted, dtype=F) + F(0.5 if how == "half_pixel" else 0)
     at = places * scale
     whole = np.floor(at)
-    if how == "align_corners":  # rounded, a half up
+    if how == "align_corners":  # rounded half up
         whole += at - whole >= F(0.5)
     return [int(n) for n in np.minimum(whole, size - 1)]
 
 
 def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
-    """Return how often each row is repeated, or None where resizing is no repetition."""
+    """Return how often each row is repeated, or None if resizing is not a repetition."""
     if size == wanted and size is not None:
         return 1 if how != "align_corners" or isinstance(size, int) else None
     factor = dims.divide_exactly(wanted, size)
@@ -125,7 +125,7 @@ def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
 
 @cache
 def _is_exact(factor: int) -> bool:
-    """Return whether float32 has a row's number right after multiplying it by 1 / factor."""
+    """Return whether `i * factor * (1 / factor)` rounds down to `i` in float32 for all rows."""
     rows = np.arange(FACTORS_TRIED, dtype=F)
     return bool((np.floor(rows * F(factor) * (F(1) / F(factor))) == rows).all())
 
@@ -154,7 +154,7 @@ def resize_bicubic(
 def resize_area(
     op: Context, images: Value, size: Value, /, *, align_corners: bool = False
 ) -> Value:
-    """Images resized by area: each pixel is the mean of the pixels that it covers."""
+    """Images resized by area: each pixel is the mean of the source pixels that it covers."""
 
     def matrix(n: Size, m: Size) -> Value:
         if align_corners and n == 1:
@@ -180,7 +180,7 @@ def scale_and_translate(
     op: Context, images: Value, size: Value, scale: Value, translation: Value, /, *,
     kernel_type: str = "lanczos3", antialias: bool = True,
 ) -> Value:  # fmt: skip
-    """Images scaled and translated, by a sum of pixels weighted by a kernel."""
+    """Images scaled and translated: each pixel is a kernel-weighted sum of source pixels."""
     if kernel_type not in KERNELS:
         raise Unsupported(f"kernel_type {kernel_type}")
     method = KERNELS[kernel_type]
@@ -205,7 +205,7 @@ def scale_and_translate(
 
 
 def _by_matrices(op: Context, images: Value, size: Value, matrices: Sequence[object]) -> Value:
-    """Return images with their rows and columns multiplied by matrices."""
+    """Multiply the rows and columns of images by interpolation matrices."""
     wanted, dims = _sizes(op, size)
     image = channels_first(op, op.cast(images, "float32"), None)
     for axis, (m, matrix) in enumerate(zip(wanted, matrices, strict=True), 2):
@@ -224,7 +224,7 @@ def crop_and_resize(
     op: Context, image: Value, boxes: Value, box_ind: Value, crop_size: Value, /, *,
     method: str = "bilinear", extrapolation_value: float = 0.0,
 ) -> Value:  # fmt: skip
-    """Boxes of images, resized to one size."""
+    """Crops of images, resized to one size."""
     wanted, dims = _sizes(op, crop_size)
     found = sampling.crop_and_resize(
         op, image, boxes, box_ind, wanted, method=method, fill_value=float(extrapolation_value)
@@ -237,7 +237,7 @@ def image_projective_transform(
     op: Context, images: Value, transforms: Value, output_shape: Value,
     fill_value: Value | None = None, /, *, interpolation: str, fill_mode: str = "CONSTANT",
 ) -> Value:  # fmt: skip
-    """Projective transforms of images."""
+    """Projective transformation of images."""
     wanted, dims = _sizes(op, output_shape)
     found = sampling.transform(
         op, images, transforms, wanted, op.constant(0.0) if fill_value is None else fill_value,
@@ -251,13 +251,13 @@ def image_projective_transform(
 
 @tf_op("RGBToHSV")
 def rgb_to_hsv(op: Context, images: Value, /) -> Value:
-    """Hue, saturation and value of red, green and blue."""
+    """Conversion from RGB to HSV."""
     return image_color.rgb_to_hsv(op, images)
 
 
 @tf_op("HSVToRGB")
 def hsv_to_rgb(op: Context, images: Value, /) -> Value:
-    """Red, green and blue of hue, saturation and value."""
+    """Conversion from HSV to RGB."""
     return image_color.hsv_to_rgb(op, images)
 
 
@@ -275,5 +275,5 @@ def adjust_saturation(op: Context, images: Value, scale: Value, /) -> Value:
 
 @tf_op("AdjustContrastv2")
 def adjust_contrast(op: Context, images: Value, contrast_factor: Value, /) -> Value:
-    """(x - mean) * contrast_factor + mean, for each channel of each image."""
+    """`(x - mean) * contrast_factor + mean`, for each channel of each image."""
     return image_color.adjust_contrast(op, images, contrast_factor)

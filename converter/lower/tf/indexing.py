@@ -1,4 +1,4 @@
-"""Gather ops, one-hot vectors, and flat indices."""
+"""Gather, one-hot, ReverseSequence and UnravelIndex."""
 
 from converter.lower.ops import index
 from converter.lower.tf import extents
@@ -10,21 +10,21 @@ from converter.lower.values import Value
 
 
 def numbers(op: Context, indices: Value) -> Value:
-    """Return indices in a dtype that ONNX takes for them."""
+    """Cast indices to a dtype that ONNX accepts for indices."""
     return indices if indices.dtype in ("int32", "int64") else op.cast(indices, "int32")
 
 
 def gather_along(
     op: Context, params: Value, indices: Value, axis: int = 0, batch_dims: int = 0
 ) -> Value:
-    """Return elements along an axis, by index; in each of the batch by its own indices."""
+    """Gather elements along an axis by index; each batch entry has its own indices."""
     axis = params.axis(axis)
     batch = batch_dims + indices.rank if batch_dims < 0 else batch_dims
     if not batch:
         return op.gather(params, numbers(op, indices), axis)
     if axis < batch:
         raise Unsupported(f"axis {axis} of a gathering of {batch} axes of batches")
-    # The axis comes right behind the batch, and what is gathered goes back to where it was.
+    # The axis is moved right after the batch axes; the gathered axes are moved back to its index.
     between = list(range(batch, axis))
     rest = list(range(axis + 1, params.rank))
     first = op.transpose(params, [*range(batch), axis, *between, *rest])
@@ -39,16 +39,16 @@ def gather_along(
 
 
 def gather_nd(op: Context, params: Value, indices: Value) -> Value:
-    """Return elements, or slices, by their places.
+    """Gather elements, or slices, by multi-dimensional indices.
 
     Raises:
-        Unsupported: How many numbers make a place is not known.
+        Unsupported: The number of axes that an index covers is unknown.
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int):
         raise Unsupported("places of which the number of axes is not known")
     shape = (*indices.shape[:-1], *params.shape[depth:])
-    if depth == 0:  # each place is all of it
+    if depth == 0:  # each index selects the whole tensor
         sides = [*extents.of_all(op, indices)[:-1], *extents.of_all(op, params)]
         vector = extents.vector(op, sides)
         return op.emit("Expand", params, vector, dtype=params.dtype, shape=shape)
@@ -63,7 +63,7 @@ def _policy(policy: str) -> None:
 
 @tf_op("Gather")
 def gather(op: Context, params: Value, indices: Value, /) -> Value:
-    """Rows by index."""
+    """Rows gathered by index."""
     return gather_along(op, params, indices)
 
 
@@ -71,7 +71,7 @@ def gather(op: Context, params: Value, indices: Value, /) -> Value:
 def gather_v2(
     op: Context, params: Value, indices: Value, axis: Value, /, *, batch_dims: int = 0
 ) -> Value:
-    """Elements along an axis, by index; in each of the batch by its own indices."""
+    """Elements gathered along an axis by index; each batch entry may have its own indices."""
     known = op.static(axis)
     if known is None and not batch_dims:
         return _along(op, params, indices, axis)
@@ -79,12 +79,12 @@ def gather_v2(
 
 
 def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
-    """Gather along an axis that is computed: only where the indices take one axis's place."""
+    """Gather along a computed axis; supported where the indices or the input are a vector."""
     if indices.rank != 1 or params.rank < 2:
         if params.rank == 1:
             return gather_along(op, params, indices)
         raise Unsupported("an axis that is computed from the inputs")
-    # The axis and the first one change places, there and back.
+    # Swap the axis with the first one, gather, and swap back.
     rank = params.rank
     place = op.elementwise("Mod", op.cast(axis, "int64"), op.constant(rank, "int64"))
     line = op.constant(list(range(rank)), "int64")
@@ -100,7 +100,7 @@ def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
 def gather_nd_op(
     op: Context, params: Value, indices: Value, /, *, bad_indices_policy: str = ""
 ) -> Value:
-    """Elements, or slices, by their places."""
+    """Elements, or slices, gathered by multi-dimensional indices."""
     _policy(bad_indices_policy)
     return gather_nd(op, params, indices)
 
@@ -110,7 +110,7 @@ def one_hot(
     op: Context, indices: Value, depth: Value, on_value: Value, off_value: Value, /, *,
     axis: int = -1,
 ) -> Value:  # fmt: skip
-    """One number where a new axis has the number of the index, else another."""
+    """One-hot encoding: `on_value` at each index along a new axis, `off_value` elsewhere."""
     kind = indices.dtype if indices.dtype in ("int32", "int64") else "int32"
     count = extents.elements(op, depth)[0]
     line = extents.count_to(op, count, kind)
@@ -126,7 +126,7 @@ def one_hot(
 def reverse_sequence(
     op: Context, input: Value, seq_lengths: Value, /, *, seq_dim: int, batch_dim: int = 0
 ) -> Value:
-    """A tensor of which the first elements along an axis are reversed, as many as are said."""
+    """The tensor with the first `seq_lengths` elements along an axis reversed."""
     time, batch = input.axis(seq_dim), input.axis(batch_dim)
     rest = [i for i in range(input.rank) if i not in (time, batch)]
     order = [batch, time, *rest]
@@ -142,7 +142,7 @@ def reverse_sequence(
 
 @tf_op("UnravelIndex")
 def unravel_index(op: Context, indices: Value, dims: Value, /) -> Value:
-    """The places in a shape of numbers that count its elements: [axes, ...]."""
+    """Multi-dimensional indices [axes, ...] of flat indices into a shape."""
     sides = extents.elements(op, dims)
     columns = places(op, op.cast(indices, "int64"), sides)
     made = op.concat([op.unsqueeze(v, [0]) for v in columns], 0)

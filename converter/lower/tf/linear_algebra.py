@@ -1,4 +1,4 @@
-"""TensorFlow's ops of linear algebra, and matrices of three diagonals.
+"""Linear algebra ops of TensorFlow, including tridiagonal matrices.
 
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/linalg
 """
@@ -14,31 +14,31 @@ from converter.lower.values import Value
 
 @tf_op("MatrixInverse")
 def matrix_inverse(op: Context, input: Value, /, *, adjoint: bool = False) -> Value:
-    """The inverses of matrices, by elimination."""
+    """Inverses of matrices, by Gaussian elimination."""
     return linalg.inverse(op, transpose_if(op, input, adjoint))
 
 
 @tf_op("MatrixSolve")
 def matrix_solve(op: Context, matrix: Value, rhs: Value, /, *, adjoint: bool = False) -> Value:
-    """The x for which matrix @ x is the right-hand side, by elimination."""
+    """Solution x of `matrix @ x = rhs`, by Gaussian elimination."""
     return linalg.solve(op, transpose_if(op, matrix, adjoint), rhs)
 
 
 @tf_op("MatrixDeterminant")
 def matrix_determinant(op: Context, input: Value, /) -> Value:
-    """The determinants of matrices."""
+    """Determinants of matrices."""
     return linalg.determinant(op, input)
 
 
 @tf_op("LogMatrixDeterminant", outputs=("sign", "log_abs_determinant"))
 def log_matrix_determinant(op: Context, input: Value, /) -> list[Value]:
-    """The signs of the determinants of matrices, and the logarithms of their absolute values."""
+    """Signs of the determinants of matrices, and logarithms of their absolute values."""
     return list(linalg.log_determinant(op, input))
 
 
 @tf_op("Lu", outputs=("lu", "p"))
 def lu(op: Context, input: Value, /, *, node: Node) -> list[Value]:
-    """L and U in one, and the order in which rows are taken."""
+    """LU decomposition: L and U packed in one matrix, and the row permutation."""
     kind = node.attribute("output_idx_type", "int32")
     found, order, *_ = linalg.factorize(op, linalg.as_matrices(op, input))
     return [op.cast(found, input.dtype), op.cast(order, kind)]
@@ -48,7 +48,7 @@ def lu(op: Context, input: Value, /, *, node: Node) -> list[Value]:
 def matrix_triangular_solve(
     op: Context, matrix: Value, rhs: Value, /, *, lower: bool = True, adjoint: bool = False
 ) -> Value:
-    """The x for which a triangular matrix @ x is the right-hand side, row by row."""
+    """Solution x of `matrix @ x = rhs` for triangular matrices, row by row."""
     return linalg.solve_triangular(
         op, transpose_if(op, matrix, adjoint), rhs, lower=lower is not adjoint
     )
@@ -56,13 +56,13 @@ def matrix_triangular_solve(
 
 @tf_op("Cholesky")
 def cholesky(op: Context, input: Value, /) -> Value:
-    """The lower triangles that, times themselves transposed, are the matrices."""
+    """Cholesky decomposition: lower triangular L with `L @ transpose(L) = matrix`."""
     return linalg.cholesky(op, input)
 
 
 @tf_op("Qr", outputs=("q", "r"))
 def qr(op: Context, input: Value, /, *, full_matrices: bool = False) -> list[Value]:
-    """Orthogonal matrices and upper triangles whose products the matrices are, by reflections."""
+    """QR decomposition, by Householder reflections."""
     return list(linalg.qr(op, input, full=full_matrices))
 
 
@@ -70,7 +70,7 @@ def qr(op: Context, input: Value, /, *, full_matrices: bool = False) -> list[Val
 def svd(
     op: Context, input: Value, /, *, compute_uv: bool = True, full_matrices: bool = False
 ) -> list[Value]:
-    """The singular values of matrices, without vectors."""
+    """Singular values of matrices, without singular vectors."""
     del full_matrices
     if compute_uv:
         raise Unsupported("singular vectors, whose signs are TensorFlow's own choice")
@@ -80,7 +80,7 @@ def svd(
 
 @tf_op("SelfAdjointEigV2", outputs=("e", "v"))
 def self_adjoint_eig(op: Context, input: Value, /, *, compute_v: bool = True) -> list[Value]:
-    """The eigenvalues of symmetric matrices (of the lower triangle), without vectors."""
+    """Eigenvalues of symmetric matrices (lower triangles), without eigenvectors."""
     if compute_v:
         raise Unsupported("eigenvectors, whose signs are TensorFlow's own choice")
     return [linalg.eigenvalues(op, input), op.constant([], input.dtype)]
@@ -90,7 +90,7 @@ def self_adjoint_eig(op: Context, input: Value, /, *, compute_v: bool = True) ->
 def matrix_solve_ls(
     op: Context, matrix: Value, rhs: Value, l2_regularizer: Value, /, *, fast: bool = True
 ) -> Value:
-    """The x for which matrix @ x is nearest to the right-hand side, by the normal equations."""
+    """Least-squares solution x of `matrix @ x = rhs`, by the normal equations."""
     if not fast:
         raise Unsupported("without the normal equations: matrices may be of any rank")
     x, right = linalg.as_matrices(op, matrix), linalg.as_matrices(op, rhs)
@@ -108,14 +108,14 @@ def matrix_solve_ls(
     return op.cast(found if is_tall else op.matmul(across, found), rhs.dtype)
 
 
-# -- bands -----------------------------------------------------------------------------------------
+# -- tridiagonal matrices --------------------------------------------------------------------------
 
 
 @tf_op("TridiagonalMatMul")
 def tridiagonal_matmul(
     op: Context, superdiag: Value, maindiag: Value, subdiag: Value, rhs: Value, /
 ) -> Value:
-    """The products of matrices of three diagonals, a row each, with others."""
+    """Products of tridiagonal matrices, given by their diagonals, and matrices."""
     above, main, below = (linalg.transpose(op, v) for v in (superdiag, maindiag, subdiag))
     result = op.mul(main, rhs)
     result = op.add(result, op.mul(above, _slid(op, rhs, -1)))
@@ -123,7 +123,7 @@ def tridiagonal_matmul(
 
 
 def _slid(op: Context, x: Value, distance: int) -> Value:
-    """Return matrices with their rows one further down or up, and zeros in the free one."""
+    """Shift the rows of matrices by one, down (1) or up (-1), and fill with zeros."""
     before, after = [0] * x.rank, [0] * x.rank
     before[-2], after[-2] = distance, -distance
     pads = op.constant([*before, *after], "int64")
@@ -135,8 +135,8 @@ def tridiagonal_solve(
     op: Context, diagonals: Value, rhs: Value, /, *, partial_pivoting: bool = True,
     perturb_singular: bool = False,
 ) -> Value:  # fmt: skip
-    """The x for which a matrix of three diagonals @ x is the right-hand side, by elimination."""
-    del partial_pivoting  # without, TensorFlow's answer is the same but for rounding
+    """Solution x of `matrix @ x = rhs` for tridiagonal matrices, by Gaussian elimination."""
+    del partial_pivoting  # without it, TensorFlow's result differs by rounding only
     if perturb_singular:
         raise Unsupported("matrices that are made regular")
     wide = linalg.as_matrices(op, diagonals)

@@ -1,7 +1,7 @@
-"""Lists of tensors (TensorFlow 2's) and TensorArrays (TensorFlow 1's): see `stacks`.
+"""Lists of tensors (TensorFlow 2) and TensorArrays (TensorFlow 1): see `stacks`.
 
-A TensorArray is a handle, and a flow that orders what is done with it: here the flow is the
-content, so that what a loop carries and a branch chooses is what it seems to be.
+A TensorArray is a handle, and a flow that orders the ops on it. Here the flow is the content, so
+that loops carry it and branches select it like any other value.
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/TensorListReserve and TensorArrayV3
 """
 
@@ -46,15 +46,15 @@ def _dtype(node: Node) -> str:
 
 @tf_op("TensorListReserve")
 def reserve(op: Context, element_shape: Value, num_elements: Value, /, *, node: Node) -> Stack:
-    """A list of so many elements, none of them set."""
+    """List of a given length, with no element set."""
     element = stacks.element_shape(op, element_shape)
     return stacks.new(op, _dtype(node), element, num_elements)
 
 
 @tf_op("EmptyTensorList")
 def empty(op: Context, element_shape: Value, max_num_elements: Value, /, *, node: Node) -> Stack:
-    """A list without elements."""
-    del max_num_elements  # beyond which pushing fails
+    """Empty list."""
+    del max_num_elements  # the limit for pushing elements
     return Stack(_dtype(node), stacks.element_shape(op, element_shape), items=())
 
 
@@ -62,7 +62,7 @@ def empty(op: Context, element_shape: Value, max_num_elements: Value, /, *, node
 def from_tensor(
     op: Session, tensor: ProgramValue, element_shape: Value, /, *, node: Node
 ) -> Stack | RaggedRows:
-    """The parts of a tensor along its first axis."""
+    """List of the slices of a tensor along its first axis."""
     if isinstance(tensor, RaggedRows):
         return tensor
     tensor = _tensor(op, tensor)
@@ -73,8 +73,8 @@ def from_tensor(
 def stack(
     op: Context, input_handle: ProgramValue, element_shape: Value, /, *, num_elements: int = -1
 ) -> Value:
-    """All elements along a new first axis."""
-    del num_elements  # how many there must be
+    """Elements of a list stacked along a new first axis."""
+    del num_elements  # the required length
     return stacks.whole(op, _list(input_handle), stacks.element_shape(op, element_shape))
 
 
@@ -82,7 +82,7 @@ def stack(
 def get_item(
     op: Context, input_handle: ProgramValue, index: Value, element_shape: Value, /
 ) -> ProgramValue:
-    """One element."""
+    """Element of a list."""
     if isinstance(input_handle, RaggedRows):
         return Record(ROW, {"values": ragged.row(op, input_handle, index)})
     element = stacks.element_shape(op, element_shape)
@@ -94,7 +94,7 @@ def set_item(
     op: Session, input_handle: ProgramValue, index: Value, item: ProgramValue, /, *,
     resize_if_index_out_of_bounds: bool = False,
 ) -> Stack:  # fmt: skip
-    """A list with one element set."""
+    """List with one element set."""
     found = _list(input_handle)
     if resize_if_index_out_of_bounds:
         found = replace(found, grows=True)
@@ -103,9 +103,9 @@ def set_item(
 
 @tf_op("TensorListPushBack", any_input=True)
 def push_back(op: Session, input_handle: ProgramValue, tensor: ProgramValue, /) -> Stack:
-    """A list with one more element at its end."""
+    """List with an element appended."""
     if isinstance(input_handle, Stack) and input_handle.dtype == "variant":
-        return input_handle  # lists for gradients, which nothing reads
+        return input_handle  # lists of lists are for gradients, which nothing reads
     return stacks.push(op, _list(input_handle), _tensor(op, tensor))
 
 
@@ -113,26 +113,26 @@ def push_back(op: Session, input_handle: ProgramValue, tensor: ProgramValue, /) 
 def pop_back(
     op: Context, input_handle: ProgramValue, element_shape: Value, /
 ) -> list[ProgramValue]:
-    """A list without its last element, and that."""
+    """List without its last element, and that element."""
     element = stacks.element_shape(op, element_shape)
     return [*stacks.pop(op, _list(input_handle), element)]
 
 
 @tf_op("TensorListLength", any_input=True)
 def list_length(op: Context, input_handle: ProgramValue, /) -> Value:
-    """How many elements there are."""
+    """Length of a list."""
     return stacks.length(op, _list(input_handle))
 
 
 @tf_op("TensorListResize", any_input=True)
 def resize(op: Context, input_handle: ProgramValue, size: Value, /) -> Stack:
-    """A list with elements taken from its end, or unset ones added."""
+    """List truncated, or extended with unset elements."""
     return stacks.resize(op, _list(input_handle), size)
 
 
 @tf_op("TensorListElementShape", any_input=True)
 def list_element_shape(op: Context, input_handle: ProgramValue, /, *, node: Node) -> Value:
-    """The shape of an element."""
+    """Shape of the elements of a list."""
     dtype = node.attribute("shape_type", "int32")
     return stacks.shape_vector(op, _list(input_handle), dtype)
 
@@ -141,7 +141,7 @@ def list_element_shape(op: Context, input_handle: ProgramValue, /, *, node: Node
 def list_concat(
     op: Context, input_handle: ProgramValue, /, *, element_shape: Shape | None = None
 ) -> list[Value]:
-    """The elements one behind the other, and how long each is."""
+    """Concatenation of the elements of a list, and their lengths."""
     rest = None if element_shape is None else element_shape[1:]
     return [*stacks.end_to_end(op, _list(input_handle), rest)]
 
@@ -150,7 +150,7 @@ def list_concat(
 def list_concat_v2(
     op: Context, input_handle: ProgramValue, element_shape: Value, leading_dims: Value, /
 ) -> list[Value]:
-    """The elements one behind the other, and how long each is."""
+    """Concatenation of the elements of a list, and their lengths."""
     found = _list(input_handle)
     if leading_dims.shape != (0,) and found.items is not None and None in found.items:
         raise Unsupported("sizes for elements that are not set")
@@ -163,7 +163,7 @@ def list_concat_v2(
 def list_gather(
     op: Context, input_handle: ProgramValue, indices: Value, element_shape: Value, /
 ) -> Value:
-    """Some elements along a new first axis."""
+    """Elements of a list, gathered by index and stacked along a new first axis."""
     element = stacks.element_shape(op, element_shape)
     return stacks.gather_elements(op, _list(input_handle), indices, element)
 
@@ -172,7 +172,7 @@ def list_gather(
 def list_scatter(
     op: Context, tensor: Value, indices: Value, element_shape: Value, /, *, node: Node
 ) -> Stack:
-    """A list with some elements set."""
+    """List with the given indices set."""
     element = stacks.element_shape(op, element_shape)
     return stacks.of_scattered(op, _dtype(node), element, indices, tensor, None)
 
@@ -182,7 +182,7 @@ def list_scatter_v2(
     op: Context, tensor: Value, indices: Value, element_shape: Value, num_elements: Value, /, *,
     node: Node,
 ) -> Stack:  # fmt: skip
-    """A list of so many elements, some of them set."""
+    """List of a given length with the given indices set."""
     element, count = stacks.element_shape(op, element_shape), op.static(num_elements)
     if count is None:
         found = stacks.new(op, _dtype(node), element, num_elements)
@@ -195,7 +195,7 @@ def list_scatter_v2(
 def list_scatter_into(
     op: Context, input_handle: ProgramValue, tensor: Value, indices: Value, /
 ) -> Stack:
-    """A list with some elements set, and longer where it must be."""
+    """List with the given indices set, extended where necessary."""
     found = replace(_list(input_handle), grows=True)
     return replace(stacks.scatter_elements(op, found, indices, tensor), grows=False)
 
@@ -204,14 +204,14 @@ def list_scatter_into(
 def list_split(
     op: Context, tensor: Value, element_shape: Value, lengths: Value, /, *, node: Node
 ) -> Stack:
-    """A list of parts of a tensor, of these lengths."""
+    """List of consecutive parts of a tensor, of the given lengths."""
     element = stacks.element_shape(op, element_shape)
     return stacks.cut(op, Stack(_dtype(node), element), tensor, lengths)
 
 
 @tf_op("TensorListConcatLists", any_input=True)
 def concat_lists(op: Context, input_a: ProgramValue, input_b: ProgramValue, /) -> Stack:
-    """The elements of one list, then those of another."""
+    """Concatenation of two lists."""
     a, b = _list(input_a), _list(input_b)
     if a.items is not None and b.items is not None:
         return Stack(
@@ -232,7 +232,7 @@ def tensor_array(
     clear_after_read: bool = True, identical_element_shapes: bool = False,
     tensor_array_name: str = "", node: Node,
 ) -> list[ProgramValue]:  # fmt: skip
-    """A TensorArray: its handle, and its flow, which stands for what it holds."""
+    """A TensorArray: its handle, and its flow, which represents its content."""
     del clear_after_read, identical_element_shapes, tensor_array_name
     dtype = str(node.attribute("dtype"))
     found = stacks.new(op, dtype, element_shape, size, grows=dynamic_size)
@@ -240,7 +240,7 @@ def tensor_array(
 
 
 def _flow(op: Context, handle: ProgramValue, flow: ProgramValue) -> Stack:
-    """Return what a TensorArray holds; before TensorFlow 1.0, the first flow is only a number."""
+    """Return the content of a TensorArray; before TensorFlow 1.0, the first flow is a scalar."""
     if isinstance(flow, Stack):
         return flow
     if isinstance(handle, Handle) and handle.length is not None:
@@ -252,13 +252,13 @@ def _flow(op: Context, handle: ProgramValue, flow: ProgramValue) -> Stack:
 def write(
     op: Session, handle: ProgramValue, index: Value, value: ProgramValue, flow_in: ProgramValue, /
 ) -> Stack:
-    """A TensorArray with one element set."""
+    """TensorArray with one element set."""
     return stacks.written(op, _flow(op, handle, flow_in), index, _tensor(op, value))
 
 
 @tf_op("TensorArrayReadV3", "TensorArrayReadV2", "TensorArrayRead", any_input=True)
 def read(op: Context, handle: ProgramValue, index: Value, flow_in: ProgramValue, /) -> Value:
-    """One element of a TensorArray."""
+    """Element of a TensorArray."""
     return stacks.read(op, _flow(op, handle, flow_in), index)
 
 
@@ -267,7 +267,7 @@ def gather(
     op: Context, handle: ProgramValue, indices: Value, flow_in: ProgramValue, /, *,
     element_shape: Shape | None = None,
 ) -> Value:  # fmt: skip
-    """Some elements of a TensorArray along a new first axis."""
+    """Elements of a TensorArray, gathered by index and stacked along a new first axis."""
     return stacks.gather_elements(op, _flow(op, handle, flow_in), indices, element_shape)
 
 
@@ -275,13 +275,13 @@ def gather(
 def scatter(
     op: Session, handle: ProgramValue, indices: Value, value: ProgramValue, flow_in: ProgramValue, /
 ) -> Stack:
-    """A TensorArray with some elements set."""
+    """TensorArray with the given indices set."""
     return stacks.scatter_elements(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
 
 
 @tf_op("TensorArraySizeV3", "TensorArraySizeV2", "TensorArraySize", any_input=True)
 def size(op: Context, handle: ProgramValue, flow_in: ProgramValue, /) -> Value:
-    """How many elements a TensorArray has."""
+    """Length of a TensorArray."""
     return stacks.length(op, _flow(op, handle, flow_in))
 
 
@@ -297,7 +297,7 @@ def concat(
     *,
     element_shape_except0: Shape | None = None,
 ) -> list[Value]:
-    """The elements of a TensorArray one behind the other, and how long each is."""
+    """Concatenation of the elements of a TensorArray, and their lengths."""
     return [*stacks.end_to_end(op, _flow(op, handle, flow_in), element_shape_except0)]
 
 
@@ -305,7 +305,7 @@ def concat(
 def split(
     op: Session, handle: ProgramValue, value: ProgramValue, lengths: Value, flow_in: ProgramValue, /
 ) -> Stack:
-    """A TensorArray of parts of a tensor, of these lengths."""
+    """TensorArray of consecutive parts of a tensor, of the given lengths."""
     return stacks.cut(op, _flow(op, handle, flow_in), _tensor(op, value), lengths)
 
 
@@ -318,7 +318,7 @@ def pack(
     *,
     element_shape: Shape | None = None,
 ) -> Value:
-    """All elements of a TensorArray along a new first axis."""
+    """Elements of a TensorArray stacked along a new first axis."""
     return stacks.whole(op, _flow(op, handle, flow_in), element_shape)
 
 
@@ -326,7 +326,7 @@ def pack(
 def unpack(
     op: Context, handle: ProgramValue, value: ProgramValue, flow_in: ProgramValue, /
 ) -> Stack:
-    """A TensorArray of the parts of a tensor along its first axis."""
+    """TensorArray of the slices of a tensor along its first axis."""
     if not isinstance(value, Value):
         raise Unsupported(f"a TensorArray of a {type(value).__name__.lower()}")
     return _flow(op, handle, flow_in).filled(value)
@@ -334,6 +334,6 @@ def unpack(
 
 @tf_op("TensorArrayCloseV3", "TensorArrayCloseV2", "TensorArrayClose", any_input=True)
 def close(op: Context, handle: ProgramValue, /) -> list[Any]:
-    """The end of a TensorArray: nothing is left to do."""
+    """End of a TensorArray's lifetime; emits no node."""
     del op, handle
     return []

@@ -1,9 +1,9 @@
-"""Loops: TensorFlow's While, and what frames of TensorFlow 1 are put together to, as ONNX's Loop.
+"""Loops: TensorFlow's While, and reconstructed frames of TensorFlow 1, as ONNX's Loop.
 
-What a round hands on unchanged is no variable of the loop: its body sees it from outside. A list
-(or TensorArray) that each round sets at the number of the round, and nothing reads, becomes an
-output that Loop stacks. The sizes of variables are those of what they start with, or unknown where
-a round changes them: the body is built again until that holds.
+A value that an iteration passes on unchanged is not carried: the body captures it from outside. A
+list (or TensorArray) that each iteration sets at its own index, and that the body does not read,
+becomes a scan output of Loop. A variable has the shape of its initial value; sizes that an
+iteration changes are unknown: the body is built again until no shape changes.
 Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 """
 
@@ -40,7 +40,7 @@ from converter.lower.values import Value
 Condition = Callable[[list[ProgramValue]], ProgramValue]
 Round = Callable[[list[ProgramValue]], list[ProgramValue]]
 PASSING = frozenset(("Identity", "StopGradient"))
-TRIES = 6  # times that a body is built, each time with less known of its variables
+TRIES = 6  # times that a body is built, each time with less static shapes
 
 
 def find_unchanged(body: Body) -> set[int]:
@@ -90,13 +90,13 @@ def build_loop(
             made = None
         if made is not None:
             return made
-        del op.walker.findings[before:]  # of a body that is built again
+        del op.walker.findings[before:]  # those of a body that is built again
     raise Unsupported("a loop whose variables change their shapes again and again")
 
 
 @dataclass(slots=True, eq=False)
 class _Plan:
-    """How a loop is built.
+    """Plan of how a loop is built.
 
     Attributes:
         start: Initial values of its variables.
@@ -123,7 +123,7 @@ class _Plan:
 def _make_plan(
     op: Session, start: list[ProgramValue], unchanged: Collection[int], read: Collection[int] | None
 ) -> _Plan:
-    """Return a plan that takes every list to be only written, and every shape to stay."""
+    """Return a plan that assumes that lists are only written and that shapes do not change."""
     fixed = {
         i
         for i, thing in enumerate(start)
@@ -137,7 +137,7 @@ def _make_plan(
             thing = op.state.read(thing)
         if isinstance(thing, Stack):
             if i not in fixed:
-                read_inside(thing)  # of a loop that this one is in
+                read_inside(thing)  # a list of an outer loop
             thing = thing if thing.loop is not None else stacks.dense(op, thing)
         elif i not in fixed and not isinstance(thing, Value):
             raise Unsupported(f"a loop over a {type(thing).__name__.lower()}")
@@ -201,7 +201,7 @@ def _build(
     return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
 
 
-# What never fails, so that it may be computed although there is no round.
+# Ops that never fail, so that they may run even where the loop has no iteration.
 SAFE = frozenset((
     "Add", "And", "Cast", "Concat", "Equal", "Erf", "Exp", "Expand", "Greater",
     "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "MatMul", "Max", "Min", "Mul", "Neg",
@@ -231,7 +231,7 @@ def _is_safe(op: Context, node: Node) -> bool:
     if node.op_type == "Div":
         return (
             "float" in op.graph.specs[node.outputs[0]].dtype
-        )  # of integers, zero ends the process
+        )  # integer division by zero ends the process
     if node.op_type != "Gather":
         return node.op_type in SAFE
     data, index = node.inputs
@@ -262,7 +262,7 @@ def _find_written(
 
 
 def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
-    """Infer the shapes of the elements of lists: walk one iteration, and discard its nodes."""
+    """Infer the element shapes of lists: interpret one iteration and discard its nodes."""
     before = len(op.walker.findings)
     things: list[ProgramValue] = []
     for _ in range(len(plan.start)):
@@ -280,7 +280,7 @@ def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
                 body(things)
         except (ElementFound, ListRead) as turn:
             if turn.loop is not plan:
-                raise  # of a loop that this one is in
+                raise  # a signal to an outer loop
             if isinstance(turn, ListRead) or turn.number in plan.elements:
                 break
             plan.elements[turn.number] = turn.element
@@ -291,7 +291,7 @@ def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
 
 
 def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
-    """Return a list as `_infer_elements` has it: to be learned of, or as a tensor."""
+    """Return a list for `_infer_elements`: one whose element shape is sought, or a tensor."""
     element = plan.elements.get(number)
     if element is None and stack.tensor is not None:
         element = stack.tensor.shape[1:]
@@ -301,7 +301,7 @@ def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
 
 
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[ProgramValue]:
-    """Return the variables as an iteration sees them."""
+    """Return the variables as the body sees them."""
     found: list[ProgramValue] = []
     for i, thing in enumerate(plan.start):
         if i in plan.fixed:
@@ -323,7 +323,7 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
         element = merge_shapes(thing.element, plan.elements.get(number))
         is_open = element is not None and None in element and thing.dtype != "string"
         if is_open and thing.items == (None,):
-            # Nothing is set yet in the one place, so that it may as well be empty: a round sets it.
+            # The only element is not set yet, so that it may be empty: an iteration sets it.
             assert element is not None
             sizes = [n if isinstance(n, int) else 0 for n in element]
             empty = op.constant(np.zeros((1, *sizes), numpy_type(thing.dtype)), thing.dtype)
@@ -334,7 +334,7 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
 
 
 def _together(op: Context, thing: ProgramValue, before: Value | None) -> ProgramValue:
-    """Return a list that is carried as one tensor."""
+    """Stack the elements of a list that is carried, into one tensor."""
     if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
         return thing
     return thing.filled(stacks.whole(op, thing, before.shape[1:]))
@@ -413,7 +413,7 @@ def _result(
     length = stacks.length(op, replace(start, loop=None))
     if grows:
         return start.filled(stacks.long_enough(op, value, op.reshape(length, (1,))))
-    # An index is never too large, so that a loop of at least so many rounds sets all.
+    # No index is out of range, so that a loop of at least `length` iterations sets all elements.
     count = stacks.size_of(op, length)
     fits = rounds.exact and all(
         limit.name == length.name or (count is not None and reaches(op, limit, count))
@@ -453,7 +453,7 @@ def build_frame_loop(
 
 def _leads_to(body: Body, port: Port) -> str:
     name = port.node
-    for _ in body.nodes:  # and not forever, where identities read each other
+    for _ in body.nodes:  # bounded: identities may form a cycle
         node = body.nodes[name]
         if node.op not in PASSING:
             break

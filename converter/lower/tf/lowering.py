@@ -1,7 +1,7 @@
-"""A TensorFlow model into a graph: one signature of a SavedModel, or all that a GraphDef yields.
+"""Lower a TensorFlow model to a graph: a signature of a SavedModel, or all outputs of a GraphDef.
 
-The names of inputs and outputs are the signature's; a GraphDef has none, so its placeholders are
-the inputs, and what nothing reads are the outputs.
+The signature names the inputs and outputs. A GraphDef has no signature: its placeholders are the
+inputs, and the nodes that nothing reads are the outputs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,19 +51,19 @@ from formats.tensorflow.graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of,
 from formats.tensorflow.schemas import SCHEMA
 
 DEFAULT_SIGNATURE = "serving_default"
-MOST_NAMED = 20  # places of one gap that a message names
+MOST_NAMED = 20  # locations of an unsupported op that a message names
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What of a model is lowered.
+    """The part of a model that is lowered.
 
     Attributes:
-        name: Of the signature; empty for a graph that has none.
-        inputs: ONNX's name, dtype and shape, and the tensor that it is in the source.
-        outputs: ONNX's name, and the tensor.
-        spare: Names of outputs that nothing is fed to, and nothing says are wanted: what of them
-            cannot be lowered is left out.
+        name: Name of the signature; empty for a graph without one.
+        inputs: Name, dtype and shape in ONNX, and the tensor in the source.
+        outputs: Name in ONNX, and the tensor in the source.
+        spare: Names of outputs that depend on no input and are not declared: those that cannot be
+            lowered are left out.
     """
 
     name: str
@@ -77,11 +77,11 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
 
     Args:
         bundle: The model.
-        opset: Version of ONNX's operators.
-        signature: Its name; the default one if there are several and none is named.
+        opset: ONNX opset version.
+        signature: Name of the signature; the default one if None.
 
     Raises:
-        UnsupportedError: The graph needs what we do not do; all of it is named.
+        UnsupportedError: The graph has unsupported ops; the message names all of them.
         CorruptError: The graph is damaged.
         UsageError: There is no such signature.
     """
@@ -89,10 +89,10 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)
     try:
-        # What is computed beforehand may overflow, as it would in TensorFlow.
+        # Constant folding may overflow, as TensorFlow may.
         with np.errstate(all="ignore"):
             return model.lowered(graph, plan)
-    except Unsupported as gap:  # of no node: an output that cannot be handed out
+    except Unsupported as gap:  # not of a node: an output that cannot be returned
         raise UnsupportedError(str(gap)) from gap
 
 
@@ -103,7 +103,7 @@ def signatures(bundle: Bundle) -> list[str]:
 
 
 def default(names: Sequence[str]) -> str | None:
-    """Return which of several signatures is the default one."""
+    """Return the default one of several signatures."""
     for wanted in (DEFAULT_SIGNATURE, "predict", "default"):
         if wanted in names:
             return wanted
@@ -117,10 +117,10 @@ class _Model:
         self.bundle = bundle
         self.metas, self.graphs = _parse_graphs(bundle, limits)
 
-    # -- what is wanted ------------------------------------------------------------------------
+    # -- inputs and outputs ------------------------------------------------------------------------
 
     def plan(self, signature: str | None) -> Plan:
-        """Return what to lower, and choose the graph that has it."""
+        """Return the plan of a signature, and choose the graph that contains it."""
         declared = {s.name: s for s in self.bundle.signatures if s.outputs}
         if not declared:
             if signature is not None:
@@ -161,7 +161,7 @@ class _Model:
         return Plan(signature.name, inputs, outputs)
 
     def _whole(self) -> Plan:
-        """Return all that a graph yields, of all that it can be given."""
+        """Return a plan with all outputs and all inputs of a graph."""
         nodes = self.library.main.nodes
         read = {port.node for node in nodes.values() for port in node.inputs}
         unread = [n for n in nodes.values() if n.name not in read and is_output(n)]
@@ -179,7 +179,7 @@ class _Model:
         for node in (nodes[name] for name in nodes if name in within):
             found = list_given(nodes, node)
             if node.op == "Const" and node.name in pictures:
-                found = [("string", ())]  # an example; everyone feeds another
+                found = [("string", ())]  # an example image, which callers replace
                 fed_too.add(node.name)
             for number, (dtype, shape) in enumerate(found):
                 if (node.name, number) not in ports:
@@ -197,13 +197,13 @@ class _Model:
         spare = {name for name, port in outputs if port.node not in fed}
         return Plan("", inputs, outputs, frozenset(spare if len(spare) < len(outputs) else ()))
 
-    # -- lowering ------------------------------------------------------------------------------
+    # -- lowering ----------------------------------------------------------------------------------
 
     def lowered(self, graph: Graph, plan: Plan) -> Graph:
-        """Return the graph with a plan's outputs.
+        """Lower the outputs of a plan.
 
         Raises:
-            UnsupportedError: It needs what we do not do.
+            UnsupportedError: The graph has unsupported ops.
         """
         if not all((*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs))):
             raise UnsupportedError("an input or output without a name")
@@ -219,7 +219,7 @@ class _Model:
         for spec, port in plan.inputs:
             yielded = main.values.setdefault(port.node, [])
             assert isinstance(yielded, list)
-            yielded += [UNKNOWN] * (port.number - len(yielded))  # what nothing reads
+            yielded += [UNKNOWN] * (port.number - len(yielded))  # outputs that nothing reads
             yielded.append(self._input(op, spec, port))
             graph.sources[spec.name] = f"{port.node}:{port.number}"
         wanted = [port for name, port in plan.outputs if name not in plan.spare]
@@ -265,7 +265,7 @@ class _Model:
         *,
         is_whole: bool,
     ) -> None:
-        """Make a tensor an output; of a node that nothing reads, all that it yields."""
+        """Make a tensor an output; for a graph without signatures, all outputs of its node."""
         self._output(op, walker, name, port, walker.value(main, port))
         yielded = main.values.get(port.node)
         if not is_whole or not isinstance(yielded, list):
@@ -277,7 +277,7 @@ class _Model:
                 self._output(op, walker, other, Port(port.node, "", number), thing)
 
     def _spare(self, op: Context, walker: Walker, main: BodyState, name: str, port: Port) -> None:
-        """Make what depends on no input an output, if it can be lowered."""
+        """Make a tensor that depends on no input an output, if it can be lowered."""
         before = len(walker.findings)
         walker.run(main, [port])
         self._outputs(op, walker, main, name, port, is_whole=True)
@@ -293,7 +293,7 @@ class _Model:
         if isinstance(thing, Unknown):
             return
         if not op.graph.signature and isinstance(thing, Stack | Handle | Variable | Dead):
-            return  # nothing says that it is wanted: lists are left where they were read last
+            return  # not declared as an output: graphs leave lists behind after the last read
         if isinstance(thing, Dead):
             walker.findings.append(
                 Finding("TensorFlow op Merge", where, "an output that is never computed")
@@ -326,10 +326,10 @@ class _Model:
         return fill
 
     def _run(self, walker: Walker, names: Sequence[str]) -> None:
-        """Walk what loads the model; what of it is a gap matters where something reads it."""
+        """Interpret the ops that load the model; unsupported ones matter only if they are read."""
         main = BodyState(self.library.main)
         for node in self.library.main.nodes.values():
-            if node.op == "Placeholder":  # the name of the checkpoint's file
+            if node.op == "Placeholder":  # the filename of the checkpoint
                 main.values[node.name] = UNKNOWN
         for asset in self._files():
             name = np.array(f"assets/{asset.filename}", object)
@@ -343,7 +343,7 @@ class _Model:
             walker.findings, walker.current = findings, before
 
     def _files(self) -> Iterator[Message]:
-        """Yield which tensors are names of files that the model brings."""
+        """Yield the tensors that hold filenames of the model's assets."""
         if self.meta is None:
             return
         yield from self.meta.asset_file_def
@@ -352,7 +352,7 @@ class _Model:
             yield decode_bytes(packed.value, SCHEMA["AssetFileDef"], DEFAULT, "an asset's name")
 
     def _init_ops(self) -> Iterator[str]:
-        if self.meta is None:  # nothing says how the graph is loaded
+        if self.meta is None:  # the file does not name the ops that load the graph
             filled = (n for n in self.library.main.nodes.values() if n.op.startswith(FILLING))
             yield from (n.name for n in filled)
             return
@@ -365,9 +365,9 @@ class _Model:
                 yield from (in_graph(n).node for n in collection.node_list.value)
 
     def _missing(self, given: set[str], wanted: Sequence[Port]) -> Iterator[Finding]:
-        """Yield the nodes, of all functions that may be called, whose ops we do not have.
+        """Yield the nodes with unsupported ops in all functions that may be called.
 
-        More than the walk has met: behind a gap, it goes no further.
+        They include nodes that lowering did not reach, because they follow an unsupported op.
         """
         library = self.library
         seen: set[str] = set()
@@ -399,7 +399,7 @@ class _Model:
 
 
 FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert", "LookupTableRemove")
-# Whose further outputs are for training.
+# Ops whose other outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "RefMerge", "Placeholder"))
 
@@ -420,13 +420,13 @@ def _free(name: str, used: set[str]) -> str:
 
 
 def _parse_graphs(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:
-    """Return the MetaGraphs, if there are any, and the graphs."""
+    """Return the MetaGraphs, if any, and the graphs."""
     content = None if bundle.topology is None else bundle.topology.content
     for name, span in content.items() if isinstance(content, dict) else ():
         if not isinstance(span, Span) or name == "object_graph":
             continue
         found = kind_of(span)
-        if bundle.metadata.format == "savedmodel":  # so the reader says, whatever it looks like
+        if bundle.metadata.format == "savedmodel":  # the reader has determined the kind
             found = (SAVED_MODEL, found[1] if found else name.endswith(".pbtxt"))
         if found is None:
             continue
