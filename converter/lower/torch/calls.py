@@ -183,6 +183,8 @@ def _in_place(
     row = _row(plain, args, kwargs, is_exact=is_exact)
     if row is None:
         raise Unsupported
+    if "self" in kwargs and row.parameters[0] == "input":  # dropout_(self, …) of dropout(input, …)
+        kwargs = {"input" if name == "self" else name: value for name, value in kwargs.items()}
     bound = row.bound(args, kwargs)
     target = bound[row.parameters[0]]
     if not isinstance(target, Reference):

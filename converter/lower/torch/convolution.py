@@ -119,19 +119,24 @@ def convolve_transposed(
     ]
     channels = weight.shape[1]
     shape = (x.shape[0], dims.mul(channels, groups), *spatial)
-    behind = around
+    behind, beyond = around, [0] * rank
     if any(e >= s for e, s in zip(more, steps, strict=True)):  # onnxruntime takes no such padding
-        behind, more = [p - e for p, e in zip(around, more, strict=True)], [0] * rank
-        if min(behind) < 0:
-            raise Unsupported(
-                "output padding that is larger than the padding, and no smaller than a stride"
-            )
+        behind = [max(p - e, 0) for p, e in zip(around, more, strict=True)]
+        beyond = [max(e - p, 0) for p, e in zip(around, more, strict=True)]
+        more = [0] * rank
     attributes: dict[str, Attribute] = {
         "strides": steps, "dilations": spread, "pads": around + behind, "output_padding": more,
         "group": groups, **_shape_of(kernel),
     }  # fmt: skip
-    inputs = [op.outer(x), op.outer(weight), bias]
-    return op.node("ConvTranspose", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+    if not any(beyond):
+        inputs = [op.outer(x), op.outer(weight), bias]
+        return op.node("ConvTranspose", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+    # Beyond the kernel's reach the result is the bias.
+    reached = (*shape[:2], *(dims.sub(n, e) for n, e in zip(spatial, beyond, strict=True)))
+    inputs = [op.outer(x), op.outer(weight)]
+    found = op.node("ConvTranspose", inputs, [(x.dtype, reached)], attributes=attributes)[0]
+    found = op.pad(found, [0] * (rank + 2), [0, 0, *beyond])
+    return found if bias is None else op.add(found, op.unsqueeze(bias, list(range(1, rank + 1))))
 
 
 @aten("conv1d", "conv1d.padding")

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.graph import Dim
+from converter.lower.ops.cumulative import cumulative_sum
 from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones, roll_axis
+from converter.lower.ops.sort import count_before
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Ints, Tensors, integer
 from converter.lower.torch.promotion import result_type
@@ -270,6 +272,33 @@ def repeat_interleave(
     spread = op.expand(wide, (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]))
     joined = dims.mul(x.shape[axis], repeats)
     return op.reshape(spread, (*x.shape[:axis], joined, *x.shape[axis + 1 :]))
+
+
+@aten("repeat_interleave.self_Tensor")
+def repeat_interleave_by_counts(
+    op: Context, self: Value, repeats: Value, dim: int | None = None,
+    output_size: Int | None = None,
+) -> Value:  # fmt: skip
+    """Each element repeated by a count of its own."""
+    x = op.named(self)
+    if dim is None:
+        x, dim = op.reshape(x, (dims.product(x.shape),)), 0
+    axis = x.axis(dim)
+    counts = op.expand(repeats, (x.shape[axis],))  # one count serves all elements
+    return op.gather(x, repeat_indices(op, counts, output_size), axis)
+
+
+@aten("repeat_interleave.Tensor")
+def repeat_indices(op: Context, repeats: Value, output_size: Int | None = None) -> Value:
+    """The index of each count, repeated by the count."""
+    ends = cumulative_sum(op, op.cast(repeats, "int64"), 0)
+    if output_size is None:
+        total = op.reduce("ReduceSum", op.cast(repeats, "int64"), [0])
+        at = op.named(op.emit("Range", op.constant(0, "int64"), total, op.constant(1, "int64"),
+                              dtype="int64", shape=(None,)))  # fmt: skip
+    else:
+        at = op.range(output_size)
+    return op.cast(count_before(op, ends, at, or_equal=True), repeats.dtype)
 
 
 @aten("cat", "concat", "concatenate")
