@@ -101,32 +101,32 @@ def relu6_grad(op: Context, gradients: Value, features: Value, /) -> Value:
 def leaky_relu_grad(
     op: Context, gradients: Value, features: Value, /, *, alpha: float = 0.2
 ) -> Value:
-    """Gradient of `leaky_relu(x)`: multiplied by `alpha` where `x <= 0`."""
+    """Gradient of `leaky_relu(x)`: the incoming gradient, times `alpha` where `x <= 0`."""
     return _where(op, "Greater", features, 0.0, gradients, op.mul(gradients, alpha))
 
 
 @tf_op("EluGrad")
 def elu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
-    """Gradient of `y = elu(x)`: multiplied by `y + 1` where `y < 0`."""
+    """Gradient of `y = elu(x)`: the incoming gradient, times `y + 1` where `y < 0`."""
     below = op.mul(op.add(outputs, 1.0), gradients)
     return _where(op, "Less", outputs, 0.0, below, gradients)
 
 
 @tf_op("SeluGrad")
 def selu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
-    """Gradient of `y = selu(x)`: times `scale`, or `y + scale * alpha` where `y < 0`."""
+    """Gradient of `y = selu(x)`: times `scale`, or times `y + scale * alpha` where `y < 0`."""
     below = op.mul(op.add(outputs, ops.SELU_SCALE * ops.SELU_ALPHA), gradients)
     return _where(op, "Less", outputs, 0.0, below, op.mul(gradients, ops.SELU_SCALE))
 
 
 @tf_op("SoftplusGrad")
 def softplus_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """Gradient of `softplus(x)`: divided by `1 + exp(-x)`."""
+    """Gradient of `softplus(x)`: the incoming gradient divided by `1 + exp(-x)`."""
     return op.mul(gradients, op.unary("Sigmoid", features))
 
 
 @tf_op("SoftsignGrad")
 def softsign_grad(op: Context, gradients: Value, features: Value, /) -> Value:
-    """Gradient of `softsign(x)`: divided by `(1 + abs(x)) ** 2`."""
+    """Gradient of `softsign(x)`: the incoming gradient divided by `(1 + abs(x)) ** 2`."""
     root = op.add(op.unary("Abs", features), 1.0)
     return op.div(gradients, op.mul(root, root))

@@ -1,4 +1,4 @@
-"""What is known of the elements of small tensors while a graph is lowered.
+"""Track the known elements of small tensors while a graph is lowered.
 
 TensorFlow computes shapes, axes and bounds with ordinary nodes. Their elements are tracked here,
 as numbers or symbolic dimensions. A node whose result is known becomes a constant; where it is

@@ -107,7 +107,7 @@ def ctc_greedy_decoder(
     """The most likely label of each step, without blanks and, optionally, repeated labels."""
     classes = inputs.shape[2]
     if not isinstance(classes, int):
-        raise Unsupported("labels of which it is not known how many there are")
+        raise Unsupported("an unknown number of labels")
     blank = blank_index + classes if blank_index < 0 else blank_index
     steps = op.transpose(inputs, [1, 0, 2])  # [batch, time, classes]
     shape = steps.shape[:2]

@@ -89,7 +89,7 @@ class Decoded:
                 break
             name = node.inputs[0]
         if name not in inputs or op.graph.specs[name].dtype != "string":
-            raise Unsupported(f"{what} of what is no input: ONNX cannot express it")
+            raise Unsupported(f"{what} of a string that is not an input: ONNX cannot express it")
         return Origin(name, self._named(name, shape), index)
 
     def whole(self, origin: Origin) -> Origin:
@@ -100,7 +100,7 @@ class Decoded:
         """
         spec = self._op.graph.specs[origin.name]
         if spec.unranked or len(spec.shape) > 1:
-            raise Unsupported(f"texts in {len(spec.shape)} axes")
+            raise Unsupported(f"strings in {len(spec.shape)} axes")
         return Origin(origin.name, self._named(origin.name, spec.shape), None)
 
     def _inputs(self) -> set[str]:
@@ -138,7 +138,7 @@ class Decoded:
             Unsupported: The bytes are not the first ones of a scalar input.
         """
         if text.rank or first or not 0 < count <= len(PNG):
-            raise Unsupported("a part of a text that is no constant")
+            raise Unsupported("a part of a string that is not constant")
         self._asked.add(self.origin(text, "a part").name)
         return PNG[:count]
 
@@ -153,7 +153,7 @@ class Decoded:
     def _fingerprint(self, name: str) -> str:
         spec = self._op.graph.specs[name]
         if spec.unranked:
-            raise Unsupported("hashes of texts of unknown rank")
+            raise Unsupported("hashes of strings of unknown rank")
         shape = self._named(name, spec.shape)
         part = Part(FINGERPRINT, "", "uint64", shape)
         origin = Origin(name, shape, None)
@@ -219,12 +219,12 @@ class Decoded:
         for name in self._asked:
             record = self._records.get(name)
             if record is None or record.kind != PICTURE or record.settings["form"] != "PNG":
-                raise UnsupportedError(f"op Substr: a part of the text {name!r}")
+                raise UnsupportedError(f"op Substr: a part of the string {name!r}")
         self._measure(graph)
         read = {name for node in graph.nodes for name in _read_by(node)}
         for name in sorted(read & {*self._records}):
             readers = sorted({n.op_type for n in graph.nodes if name in _read_by(n)})
-            text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a text too"
+            text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a string too"
             raise UnsupportedError(text)
         self._forget_unread(read)
         kept = read | {*self._records}

@@ -25,7 +25,7 @@ from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
-# -- images --------------------------------------------------------------------------------------
+# -- images ----------------------------------------------------------------------------------------
 
 
 def _picture(
@@ -33,7 +33,7 @@ def _picture(
 ) -> Value:
     """Return the pixels of an image, [height, width, channels]; of a GIF [frames, ...]."""
     if contents.rank:
-        raise Unsupported("several pictures at once")
+        raise Unsupported("several images at once")
     origin = op.decoded.origin(contents, "decoding")
     name = origin.name
     sides: list[Dim] = [f"{name}/height", f"{name}/width", channels or f"{name}/channels"]
@@ -92,7 +92,7 @@ def decode_wav(
 ) -> list[Value]:
     """DecodeWav of a graph input: its samples (-1 to 1) and their rate become the inputs."""
     if contents.rank:
-        raise Unsupported("several sounds at once")
+        raise Unsupported("several audio files at once")
     origin = op.decoded.origin(contents, "decoding")
     name = origin.name
     samples: Dim = desired_samples if desired_samples >= 0 else f"{name}/samples"

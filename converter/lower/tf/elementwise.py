@@ -48,7 +48,7 @@ def unary(op: Context, x: Value, /, *, op_type: str) -> Value:
 def round_to_even(op: Context, x: Value, /) -> Value:
     """The nearest integer; ties round to even."""
     if not x.is_float:
-        raise Unsupported("of integers, of which TensorFlow 2.21 makes zeros")
+        raise Unsupported("of integers, for which TensorFlow 2.21 returns zeros")
     return op.unary("Round", x)
 
 
@@ -93,7 +93,7 @@ def add(op: Context, x: Value, y: Value, /) -> Value:
     if x.dtype != "string":
         return op.add(x, y)
     if op.graph.opset < 20:
-        raise Unsupported("the joining of texts, which ONNX has from opset 20")
+        raise Unsupported("the concatenation of strings, which ONNX has from opset 20")
     return op.elementwise("StringConcat", x, y)
 
 

@@ -33,7 +33,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A function that an attribute names, with the attributes it is called with."""
+    """A function that an attribute names."""
 
     name: str
 
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(slots=True)
 class Body:
-    """A graph or a function: nodes by name, and what it yields.
+    """A graph or a function: its nodes by name, and its results.
 
     Attributes:
         name: Name of the function; empty for the main graph.

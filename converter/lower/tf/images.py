@@ -125,7 +125,7 @@ def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
 
 @cache
 def _is_exact(factor: int) -> bool:
-    """Return whether `i * factor * (1 / factor)` rounds down to `i` in float32 for all rows."""
+    """Return whether `floor(i * factor * (1 / factor)) == i` in float32 for the tested rows i."""
     rows = np.arange(FACTORS_TRIED, dtype=F)
     return bool((np.floor(rows * F(factor) * (F(1) / F(factor))) == rows).all())
 

@@ -23,7 +23,7 @@ def gather_along(
     if not batch:
         return op.gather(params, numbers(op, indices), axis)
     if axis < batch:
-        raise Unsupported(f"axis {axis} of a gathering of {batch} axes of batches")
+        raise Unsupported(f"axis {axis}, which is one of {batch} batch axes")
     # The axis is moved right after the batch axes; the gathered axes are moved back to its index.
     between = list(range(batch, axis))
     rest = list(range(axis + 1, params.rank))
@@ -46,7 +46,7 @@ def gather_nd(op: Context, params: Value, indices: Value) -> Value:
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int):
-        raise Unsupported("places of which the number of axes is not known")
+        raise Unsupported("indices that cover an unknown number of axes")
     shape = (*indices.shape[:-1], *params.shape[depth:])
     if depth == 0:  # each index selects the whole tensor
         sides = [*extents.of_all(op, indices)[:-1], *extents.of_all(op, params)]

@@ -21,7 +21,7 @@ from converter.lower.values import Value
 
 def _list(thing: ProgramValue) -> Stack:
     if not isinstance(thing, Stack):
-        raise Unsupported(f"a {type(thing).__name__.lower()} where a list stands")
+        raise Unsupported(f"a {type(thing).__name__.lower()} in place of a list")
     if thing.dtype == "variant":
         raise Unsupported("a list of lists")
     return thing
@@ -30,7 +30,7 @@ def _list(thing: ProgramValue) -> Stack:
 def _tensor(op: Session, thing: ProgramValue) -> Value:
     found = op.walker.tensor(thing)
     if not isinstance(found, Value):
-        raise Unsupported(f"a list of what is a {type(found).__name__.lower()}")
+        raise Unsupported(f"a list that contains a {type(found).__name__.lower()}")
     return found
 
 
