@@ -51,7 +51,6 @@ from formats.tensorflow.graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of,
 from formats.tensorflow.schemas import SCHEMA
 
 DEFAULT_SIGNATURE = "serving_default"
-MOST_NAMED = 20  # locations of an unsupported op that a message names
 
 
 @dataclass(frozen=True, slots=True)
