@@ -13,7 +13,7 @@ from converter.lower.unsupported import Unsupported
 def identity(
     call: Call, own: Own, x: ProgramValue, *, p: float = 0.5, inplace: bool = False
 ) -> ProgramValue:
-    """The input itself, when not training."""
+    """The input unchanged (inference)."""
     del call, own, p, inplace
     return x
 
@@ -133,13 +133,13 @@ def softplus(
 
 
 @layer(
-    Variant("Softshrink", "Values moved towards zero by lambd, and 0 within it.", op="softshrink"),
-    Variant("Hardshrink", "Values beyond lambd, and 0 within it.", op="hardshrink"),
+    Variant("Softshrink", "Values moved towards zero by lambd; 0 within it.", op="softshrink"),
+    Variant("Hardshrink", "Values beyond lambd; 0 within it.", op="hardshrink"),
 )
 def shrinkage(
     call: Call, own: Own, x: ProgramValue, *, op: str, lambd: float = 0.5
 ) -> ProgramValue:
-    """Shrinkage towards zero."""
+    """Soft or hard shrinkage towards zero."""
     del own
     return call(op, x, lambd)
 

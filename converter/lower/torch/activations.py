@@ -42,7 +42,7 @@ def leaky_relu(op: Context, self: Value, negative_slope: float = 0.01) -> Value:
 def elu(
     op: Context, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> Value:
-    """Scale * (x if x > 0 else alpha * (exp(input_scale * x) - 1))."""
+    """`scale * (x if x > 0 else alpha * (exp(input_scale * x) - 1))`."""
     x = ops.elu(op, op.mul(self, input_scale) if input_scale != 1 else self, alpha)
     if input_scale != 1:
         x = op.where(op.elementwise("Greater", self, 0.0), self, x)
@@ -78,13 +78,13 @@ def keep_nan(op: Context, x: Value, y: Value) -> Value:
 
 @aten("hardshrink")
 def hardshrink(op: Context, self: Value, lambd: float = 0.5) -> Value:
-    """Values beyond lambd on either side of zero, and 0 within it."""
+    """Values beyond lambd on either side of zero; 0 within it."""
     return keep_nan(op, self, ops.hard_shrink(op, self, lambd))
 
 
 @aten("softshrink")
 def softshrink(op: Context, self: Value, lambd: float = 0.5) -> Value:
-    """Values moved towards zero by lambd, and 0 within it."""
+    """Values moved towards zero by lambd; 0 within it."""
     return keep_nan(op, self, ops.soft_shrink(op, self, lambd))
 
 
@@ -97,7 +97,7 @@ def threshold(op: Context, self: Value, threshold: Scalar, value: Scalar) -> Val
 
 @aten("log_sigmoid_forward")
 def log_sigmoid_forward(op: Context, self: Value) -> list[Value]:
-    """-log(1 + exp(-x)), and a buffer that only training reads."""
+    """`-log(1 + exp(-x))`, and a buffer that only training reads."""
     return [ops.log_sigmoid(op, self), op.constant([0.0], self.dtype)]
 
 
@@ -143,5 +143,5 @@ def softmin(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
 
 @aten("_safe_softmax")
 def safe_softmax(op: Context, self: Value, dim: int, dtype: str | None = None) -> Value:
-    """softmax(x) along an axis, and zeros where all of x is minus infinity."""
+    """`softmax(x)` along an axis, and zeros where all of x is -inf."""
     return ops.safe_softmax(op, op.cast(self, dtype or self.dtype), dim)

@@ -33,7 +33,7 @@ def scale(op: Context, a: Operand, alpha: Scalar, dtype: str) -> Operand:
 
 @aten("add.Tensor", "add.Scalar")
 def add(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
-    """A + alpha * b."""
+    """`a + alpha * b`."""
     dtype = result_type(self, other)
     if dtype == "bool":
         return apply(op, "Or", self, other)
@@ -44,21 +44,21 @@ def add(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> V
 
 @aten("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
-    """A - alpha * b."""
+    """`a - alpha * b`."""
     dtype = result_type(self, other)
     return apply(op, "Sub", self, scale(op, other, alpha, dtype), dtype=dtype)
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def rsub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
-    """B - alpha * a."""
+    """`b - alpha * a`."""
     dtype = result_type(self, other)
     return apply(op, "Sub", other, scale(op, self, alpha, dtype), dtype=dtype)
 
 
 @aten("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A * b."""
+    """`a * b`."""
     dtype = result_type(self, other)
     return apply(op, "And" if dtype == "bool" else "Mul", self, other, dtype=dtype)
 
@@ -68,13 +68,13 @@ def mul(op: Context, self: Value, other: Value | Scalar) -> Value:
     "divide.Scalar",
 )  # fmt: skip
 def div(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A / b; of integers, as float32."""
+    """`a / b`; integers are divided as float32."""
     return apply(op, "Div", self, other, dtype=floating(result_type(self, other)))
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
 def div_mode(op: Context, self: Value, other: Value | Scalar, rounding_mode: str | None) -> Value:
-    """A / b, rounded down or towards zero if so told."""
+    """`a / b`, rounded down or towards zero where ``rounding_mode`` says so."""
     if rounding_mode is None:
         return div(op, self, other)
     if rounding_mode == "floor":
@@ -93,7 +93,7 @@ def truncate(op: Context, x: Value) -> Value:
 
 @aten("floor_divide", "floor_divide.Scalar")
 def floor_divide(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A / b, rounded down."""
+    """`a / b`, rounded down."""
     dtype = result_type(self, other)
     a, b = together(op, [self, other], dtype)
     if kind(dtype) == 2:
@@ -132,7 +132,7 @@ def _remainder(op: Context, a: Value, b: Value) -> Value:
 
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
-    """The remainder of a / b, with b's sign."""
+    """The remainder of `a / b`, with the sign of b."""
     dtype = result_type(self, other)
     a, b = together(op, [self, other], dtype)
     return _remainder(op, a, b) if kind(dtype) == 2 else op.elementwise("Mod", a, b)
@@ -140,14 +140,14 @@ def remainder(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value
 
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """The remainder of a / b, with a's sign."""
+    """The remainder of `a / b`, with the sign of a."""
     a, b = together(op, [self, other])
     return op.elementwise("Mod", a, b, fmod=1)
 
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "__rpow__")
 def power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
-    """A to the power of b."""
+    """`a ** b`."""
     dtype = result_type(self, exponent)
     if isinstance(self, Value) and isinstance(exponent, int | float):
         x = op.cast(self, dtype)
@@ -167,20 +167,20 @@ def power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
 
 @aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
 def float_power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
-    """A to the power of b, in float64."""
+    """`a ** b`, in float64."""
     return apply(op, "Pow", self, exponent, dtype="float64")
 
 
 @aten("ldexp.Tensor")
 def ldexp(op: Context, self: Value, other: Value) -> Value:
-    """A times 2 to the power of b."""
+    """`a * 2 ** b`."""
     dtype = floating(result_type(self, other))
     return apply(op, "Mul", self, apply(op, "Pow", 2.0, other, dtype=dtype), dtype=dtype)
 
 
 @aten("heaviside")
 def heaviside(op: Context, self: Value, values: Value) -> Value:
-    """0 below 0, 1 above, and a value there."""
+    """0 below 0, 1 above 0, and the given value at 0."""
     zero = op.constant(0, self.dtype)
     above = op.cast(op.elementwise("Greater", self, zero), self.dtype)
     here = op.elementwise("Equal", self, zero)
@@ -192,7 +192,7 @@ def isclose(
     op: Context, self: Value, other: Value, rtol: float = 1e-5, atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Value:  # fmt: skip
-    """Whether a and b differ by no more than atol + rtol * abs(b)."""
+    """Whether `abs(a - b) <= atol + rtol * abs(b)`."""
     a, b = together(op, [self, other])
     same = op.elementwise("Equal", a, b)
     if kind(a.dtype) < 2:
@@ -211,13 +211,13 @@ def isclose(
 
 @aten("neg", "negative")
 def neg(op: Context, self: Value) -> Value:
-    """-x."""
+    """`-x`."""
     return op.unary("Neg", self)
 
 
 @aten("addcmul")
 def addcmul(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
-    """A + value * b * c."""
+    """`a + value * b * c`."""
     dtype = result_type(self, tensor1, tensor2)
     product = apply(op, "Mul", tensor1, tensor2, dtype=dtype)
     return apply(op, "Add", self, scale(op, product, value, dtype), dtype=dtype)
@@ -225,7 +225,7 @@ def addcmul(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Sca
 
 @aten("addcdiv")
 def addcdiv(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
-    """A + value * b / c."""
+    """`a + value * b / c`."""
     dtype = floating(result_type(self, tensor1, tensor2))
     quotient = apply(op, "Div", tensor1, tensor2, dtype=dtype)
     return apply(op, "Add", self, scale(op, quotient, value, dtype), dtype=dtype)
@@ -233,7 +233,7 @@ def addcdiv(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Sca
 
 @aten("lerp.Tensor", "lerp.Scalar")
 def lerp(op: Context, self: Value, end: Value, weight: Value | Scalar) -> Value:
-    """A + weight * (b - a)."""
+    """`a + weight * (b - a)`."""
     dtype = result_type(self, end)
     step = apply(op, "Mul", apply(op, "Sub", end, self, dtype=dtype), weight, dtype=dtype)
     return apply(op, "Add", self, step, dtype=dtype)
@@ -241,13 +241,13 @@ def lerp(op: Context, self: Value, end: Value, weight: Value | Scalar) -> Value:
 
 @aten("maximum", "max.other")
 def maximum(op: Context, self: Value, other: Value) -> Value:
-    """The larger one."""
+    """The element-wise maximum."""
     return extreme(op, "Max", self, other)
 
 
 @aten("minimum", "min.other")
 def minimum(op: Context, self: Value, other: Value) -> Value:
-    """The smaller one."""
+    """The element-wise minimum."""
     return extreme(op, "Min", self, other)
 
 
@@ -260,11 +260,19 @@ def extreme(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> 
 
 
 @aten(
-    Variant("fmax", "The larger one, or the one that is a number.", op_type="Max"),
-    Variant("fmin", "The smaller one, or the one that is a number.", op_type="Min"),
+    Variant(
+        "fmax",
+        "The element-wise maximum, ignoring NaN where the other value is a number.",
+        op_type="Max",
+    ),
+    Variant(
+        "fmin",
+        "The element-wise minimum, ignoring NaN where the other value is a number.",
+        op_type="Min",
+    ),
 )
 def extreme_but_nan(op: Context, self: Value, other: Value, *, op_type: str) -> Value:
-    """The extreme of two, and of NaN and a number the number."""
+    """The element-wise maximum or minimum, ignoring NaN where the other value is a number."""
     dtype = result_type(self, other)
     if kind(dtype) < 2:
         return extreme(op, op_type, self, other)
@@ -277,7 +285,7 @@ def extreme_but_nan(op: Context, self: Value, other: Value, *, op_type: str) -> 
 def clamp(
     op: Context, self: Value, min: Value | Scalar | None = None, max: Value | Scalar | None = None
 ) -> Value:
-    """X, held between two bounds."""
+    """`x` clipped to two bounds."""
     bounds = [b for b in (min, max) if b is not None]
     dtype = result_type(self, *bounds)
     x = op.cast(self, dtype)
@@ -290,13 +298,13 @@ def clamp(
 
 @aten("clamp_min", "clamp_min.Tensor")
 def clamp_min(op: Context, self: Value, min: Value | Scalar) -> Value:
-    """X, or the bound where that is larger."""
+    """`x` clipped to a lower bound."""
     return clamp(op, self, min, None)
 
 
 @aten("clamp_max", "clamp_max.Tensor")
 def clamp_max(op: Context, self: Value, max: Value | Scalar) -> Value:
-    """X, or the bound where that is smaller."""
+    """`x` clipped to an upper bound."""
     return clamp(op, self, None, max)
 
 
@@ -313,37 +321,37 @@ def compare(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> 
 
 @aten("eq.Tensor", "eq.Scalar")
 def eq(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A == b."""
+    """`a == b`."""
     return compare(op, "Equal", self, other)
 
 
 @aten("ne.Tensor", "ne.Scalar", "not_equal.Tensor", "not_equal.Scalar")
 def ne(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A != b."""
+    """`a != b`."""
     return op.unary("Not", compare(op, "Equal", self, other))
 
 
 @aten("gt.Tensor", "gt.Scalar", "greater.Tensor", "greater.Scalar")
 def gt(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A > b."""
+    """`a > b`."""
     return compare(op, "Greater", self, other)
 
 
 @aten("ge.Tensor", "ge.Scalar", "greater_equal.Tensor", "greater_equal.Scalar")
 def ge(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A >= b."""
+    """`a >= b`."""
     return compare(op, "GreaterOrEqual", self, other)
 
 
 @aten("lt.Tensor", "lt.Scalar", "less.Tensor", "less.Scalar")
 def lt(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A < b."""
+    """`a < b`."""
     return compare(op, "Less", self, other)
 
 
 @aten("le.Tensor", "le.Scalar", "less_equal.Tensor", "less_equal.Scalar")
 def le(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """A <= b."""
+    """`a <= b`."""
     return compare(op, "LessOrEqual", self, other)
 
 
@@ -352,39 +360,39 @@ def le(op: Context, self: Value, other: Value | Scalar) -> Value:
 
 @aten("logical_not")
 def logical_not(op: Context, self: Value) -> Value:
-    """Not x."""
+    """`not x`."""
     return op.unary("Not", op.cast(self, "bool"))
 
 
 @aten(
-    Variant("logical_and", "A and b, of what is not zero.", op_type="And"),
-    Variant("logical_or", "A or b, of what is not zero.", op_type="Or"),
-    Variant("logical_xor", "A xor b, of what is not zero.", op_type="Xor"),
+    Variant("logical_and", "Logical `a and b`.", op_type="And"),
+    Variant("logical_or", "Logical `a or b`.", op_type="Or"),
+    Variant("logical_xor", "Logical `a xor b`.", op_type="Xor"),
 )
 def logical(op: Context, self: Value, other: Value, *, op_type: str) -> Value:
-    """A logical function of two tensors, in which anything but zero is true."""
+    """A logical function of two tensors; other values than zero are true."""
     return op.elementwise(op_type, op.cast(self, "bool"), op.cast(other, "bool"))
 
 
 @aten(
     Variant(
         ("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"),
-        "A and b, bit by bit.",
+        "`a & b`, bitwise.",
         op_type="And",
     ),
     Variant(
         ("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"),
-        "A or b, bit by bit.",
+        "`a | b`, bitwise.",
         op_type="Or",
     ),
     Variant(
         ("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"),
-        "A xor b, bit by bit.",
+        "`a ^ b`, bitwise.",
         op_type="Xor",
     ),
 )
 def bitwise(op: Context, self: Value, other: Value | Scalar, *, op_type: str) -> Value:
-    """A function of the bits of two."""
+    """A bitwise function of two tensors."""
     dtype = result_type(self, other)
     return apply(op, op_type if dtype == "bool" else f"Bitwise{op_type}", self, other)
 
@@ -394,7 +402,7 @@ def bitwise(op: Context, self: Value, other: Value | Scalar, *, op_type: str) ->
     "__lshift__.Scalar",
 )  # fmt: skip
 def left_shift(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """The bits of a moved to the left by b places."""
+    """`a << b`."""
     a, b = together(op, [self, other])
     return op.cast(op.mul(op.cast(a, "int64"), _power_of_two(op, b)), a.dtype)
 
@@ -404,7 +412,7 @@ def left_shift(op: Context, self: Value, other: Value | Scalar) -> Value:
     "__rshift__.Scalar",
 )  # fmt: skip
 def right_shift(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """The bits of a moved to the right by b places, its sign carried along."""
+    """`a >> b`, an arithmetic shift."""
     a, b = together(op, [self, other])
     return op.cast(floor_divide(op, op.cast(a, "int64"), _power_of_two(op, b)), a.dtype)
 
@@ -415,19 +423,19 @@ def _power_of_two(op: Context, exponent: Value) -> Value:
 
 @aten("bitwise_not")
 def bitwise_not(op: Context, self: Value) -> Value:
-    """Not x, bit by bit."""
+    """`~x`, bitwise."""
     return op.unary("Not" if self.dtype == "bool" else "BitwiseNot", self)
 
 
 @aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def where(op: Context, condition: Value, self: Value | Scalar, other: Value | Scalar) -> Value:
-    """A where the condition holds, else b."""
+    """`a` where the condition is true, else `b`."""
     a, b = together(op, [self, other])
     return op.where(op.cast(condition, "bool"), a, b)
 
 
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(op: Context, self: Value, mask: Value, value: Value | Scalar) -> Value:
-    """X, or a number where the mask holds."""
+    """`x` with elements where the mask is true replaced by a number."""
     (number,) = together(op, [value], self.dtype)
     return op.where(op.cast(mask, "bool"), number, self)

@@ -22,14 +22,14 @@ def same(op: Context, self: Value) -> Value:
 
 @aten("_to_copy", "to.dtype_layout", "to.device", "to.dtype", "to.prim_dtype", "to.prim_Device")
 def to(op: Context, self: Value, dtype: str | None = None, copy: bool = False) -> Value:
-    """The tensor, in another dtype if one is given."""
+    """The tensor, cast to a dtype if one is given."""
     del copy  # whether it is the same memory
     return self if dtype is None else convert(op, self, dtype)
 
 
 @aten("to.other", "type_as")
 def to_other(op: Context, self: Value, other: Value, copy: bool = False) -> Value:
-    """The tensor, in the dtype of another one."""
+    """The tensor, cast to the dtype of another one."""
     del copy
     return convert(op, self, other.dtype)
 
@@ -42,7 +42,7 @@ DTYPES = {
 
 @aten(*(Variant(name, f"The tensor as {dtype}.", dtype=dtype) for name, dtype in DTYPES.items()))
 def to_named(op: Context, self: Value, *, dtype: str) -> Value:
-    """The tensor in the dtype that the op is named after."""
+    """The tensor, cast to the dtype that the op is named after."""
     return convert(op, self, dtype)
 
 
@@ -54,14 +54,14 @@ def to_named(op: Context, self: Value, *, dtype: str) -> Value:
     )
 )
 def cast_to_named(op: Context, self: Value, non_blocking: bool = False, *, dtype: str) -> Value:
-    """The tensor in the dtype that the op is named after."""
+    """The tensor, cast to the dtype that the op is named after."""
     del non_blocking
     return convert(op, self, dtype)
 
 
 @aten("convert_element_type")
 def convert_element_type(op: Context, a: Value, dtype: str) -> Value:
-    """The tensor in another dtype."""
+    """The tensor, cast to another dtype."""
     return convert(op, a, dtype)
 
 
@@ -80,7 +80,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
 
 @aten("dropout")
 def dropout(op: Context, input: Value, p: float, train: bool) -> Value:
-    """The tensor itself; where a program trains, with a share of it dropped."""
+    """The tensor itself; dropout if the program trains."""
     if train and p:
         return drop_elements(op, "dropout", input, p, op.named(input).shape)
     return input
@@ -88,7 +88,7 @@ def dropout(op: Context, input: Value, p: float, train: bool) -> Value:
 
 @aten("feature_dropout")
 def feature_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
-    """The tensor itself; where a program trains, with a share of its channels dropped."""
+    """The tensor itself; dropout of whole channels if the program trains."""
     if train and p:
         x = op.named(input)
         shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
@@ -98,7 +98,7 @@ def feature_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
 
 @aten("alpha_dropout", "feature_alpha_dropout")
 def alpha_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
-    """The tensor itself, when not training."""
+    """The tensor itself (inference)."""
     del op
     if train and p:
         raise Unsupported("alpha dropout in training")
@@ -107,7 +107,7 @@ def alpha_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
 
 @aten("native_dropout")
 def native_dropout(op: Context, input: Value, p: float, train: bool | None) -> list[Value]:
-    """The tensor itself when not training, and a mask that keeps all."""
+    """The tensor itself (inference), and a mask that keeps everything."""
     if train is not False and p:
         raise Unsupported("dropout in training")
     return [input, op.filled(op.named(input).shape, number=True, dtype="bool")]
@@ -117,7 +117,7 @@ def native_dropout(op: Context, input: Value, p: float, train: bool | None) -> l
 def rrelu(
     op: Context, self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Value:
-    """X if x > 0, else x times the mean of the bounds, when not training."""
+    """`x if x > 0 else x * (lower + upper) / 2` (inference)."""
     if training:
         raise Unsupported("rrelu in training")
     return op.unary("LeakyRelu", self, alpha=(lower + upper) / 2)
@@ -128,7 +128,7 @@ def rrelu_with_noise(
     op: Context, self: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
     training: bool = False,
 ) -> Value:  # fmt: skip
-    """X if x > 0, else x times the mean of the bounds, when not training."""
+    """`x if x > 0 else x * (lower + upper) / 2` (inference)."""
     del noise
     return rrelu(op, self, lower, upper, training)
 
@@ -138,6 +138,6 @@ def rrelu_with_noise_functional(
     op: Context, self: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
     training: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """X if x > 0, else x times the mean of the bounds; the noise is only training's."""
+    """`x if x > 0 else x * (lower + upper) / 2` (inference; the noise is for training)."""
     del noise
     return [rrelu(op, self, lower, upper, training)]

@@ -127,7 +127,7 @@ def _scale(op: Context, x: Pair, other: ProgramValue) -> Value | None:
 
 @aten("complex")
 def complex_of(op: Context, real: Value, imag: Value) -> Value:
-    """Real + i * imag."""
+    """`real + 1j * imag`."""
     if real.shape != imag.shape or None in real.shape:
         zero = op.constant(0.0, real.dtype)
         real, imag = op.add(real, op.mul(imag, zero)), op.add(imag, op.mul(real, zero))
@@ -136,7 +136,7 @@ def complex_of(op: Context, real: Value, imag: Value) -> Value:
 
 @aten("polar")
 def polar(op: Context, abs: Value, angle: Value) -> Value:
-    """Abs * (cos(angle) + i * sin(angle))."""
+    """`abs * (cos(angle) + 1j * sin(angle))`."""
     return Pair.of(
         op.mul(abs, op.unary("Cos", angle)), op.mul(abs, op.unary("Sin", angle))
     )  # fmt: skip
@@ -144,7 +144,7 @@ def polar(op: Context, abs: Value, angle: Value) -> Value:
 
 @aten("view_as_complex", "view_as_complex_copy")
 def view_as_complex(op: Context, self: Value) -> Value:
-    """Pairs along the last axis as complex numbers."""
+    """The complex tensor of pairs along the last axis."""
     parts = [op.squeeze(op.cut(self, -1, i, i + 1), [-1]) for i in (0, 1)]
     return Pair.of(parts[0], parts[1])
 
@@ -152,7 +152,7 @@ def view_as_complex(op: Context, self: Value) -> Value:
 @of_complex("view_as_real", "view_as_real_copy")
 @aten("view_as_real", "view_as_real_copy")
 def view_as_real(op: Context, self: Value) -> Value:
-    """Complex numbers as pairs along a last axis."""
+    """The real and imaginary parts along a new last axis."""
     parts = pair(op, self).parts
     return op.concat([op.unsqueeze(part, [-1]) for part in parts], -1)
 
@@ -160,7 +160,7 @@ def view_as_real(op: Context, self: Value) -> Value:
 @of_complex("real")
 @aten("real")
 def real_part(op: Context, self: Value) -> Value:
-    """The real part; of real numbers, themselves."""
+    """The real part; a real tensor itself."""
     del op
     return self.real if isinstance(self, Pair) else self
 
@@ -175,7 +175,7 @@ def imaginary_part(op: Context, self: Value) -> Value:
 @of_complex("conj", "_conj", "conj_physical", "_conj_physical")
 @aten("conj", "_conj", "conj_physical", "_conj_physical")
 def conj(op: Context, self: Value) -> Value:
-    """The conjugate; of real numbers, themselves."""
+    """The conjugate; a real tensor itself."""
     if not isinstance(self, Pair):
         return self
     return Pair.of(self.real, op.unary("Neg", self.imaginary))
@@ -190,7 +190,7 @@ def _resolved(op: Context, self: Pair) -> Value:
 @of_complex("angle")
 @aten("angle")
 def angle(op: Context, self: Value) -> Value:
-    """Which way a number points, in radians."""
+    """The angle of each number in radians."""
     if isinstance(self, Pair):
         return atan2(op, self.imaginary, self.real)
     x = op.cast(self, self.dtype if kind(self.dtype) == 2 else "float32")
@@ -217,7 +217,7 @@ def _to(
     op: Context, self: Value, dtype: str | None = None, other: Value | None = None,
     copy: bool = False,
 ) -> Value:  # fmt: skip
-    """Complex numbers in another precision; as real ones, their real parts."""
+    """Complex numbers cast to another precision, or to their real parts."""
     del copy
     to = other.dtype if other is not None else dtype or self.dtype
     if to in complexes.PARTS:

@@ -176,9 +176,9 @@ def conv3d(
 
 
 @aten(
-    Variant("conv_transpose1d", "The transpose of cross-correlation along one axis.", rank=1),
-    Variant("conv_transpose2d.input", "The transpose of cross-correlation of images.", rank=2),
-    Variant("conv_transpose3d.input", "The transpose of cross-correlation of volumes.", rank=3),
+    Variant("conv_transpose1d", "Transposed convolution along one axis.", rank=1),
+    Variant("conv_transpose2d.input", "Transposed convolution of images.", rank=2),
+    Variant("conv_transpose3d.input", "Transposed convolution of volumes.", rank=3),
 )
 def transposed_convolution(
     op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
@@ -197,7 +197,7 @@ def convolution_mode(
     op: Context, input: Value, weight: Value, bias: Value | None, stride: Ints, padding: str,
     dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
-    """Cross-correlation of any number of axes, padded as a word says."""
+    """Cross-correlation along any number of axes, with padding ``same`` or ``valid``."""
     return convolve(
         op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
         rank=weight.rank - 2,
@@ -221,7 +221,7 @@ def convolution(
     benchmark: bool = False, deterministic: bool = False, cudnn_enabled: bool = True,
     allow_tf32: bool = True,
 ) -> Value:  # fmt: skip
-    """Cross-correlation, or its transpose, of any number of axes."""
+    """Convolution, or transposed convolution, along any number of axes."""
     del benchmark, deterministic, cudnn_enabled, allow_tf32  # how, not what
     rank = weight.rank - 2
     if transposed:

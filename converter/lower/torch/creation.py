@@ -31,37 +31,37 @@ def ones(op: Context, size: Ints, dtype: str | None = None) -> Value:
 
 @aten("full")
 def full(op: Context, size: Ints, fill_value: Scalar, dtype: str | None = None) -> Value:
-    """One number everywhere."""
+    """A tensor filled with a number."""
     return op.filled(size, fill_value, dtype or number_type(fill_value))
 
 
 @aten("zeros_like", "empty_like")
 def zeros_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Zeros in the shape of another tensor."""
+    """Zeros of the shape of a tensor."""
     return op.filled(op.named(self).shape, 0, dtype or self.dtype)
 
 
 @aten("ones_like")
 def ones_like(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """Ones in the shape of another tensor."""
+    """Ones of the shape of a tensor."""
     return op.filled(op.named(self).shape, 1, dtype or self.dtype)
 
 
 @aten("full_like")
 def full_like(op: Context, self: Value, fill_value: Scalar, dtype: str | None = None) -> Value:
-    """One number everywhere, in the shape of another tensor."""
+    """A number, filled into the shape of a tensor."""
     return op.filled(op.named(self).shape, fill_value, dtype or self.dtype)
 
 
 @aten("new_zeros", "new_empty")
 def new_zeros(op: Context, self: Value, size: Ints, dtype: str | None = None) -> Value:
-    """Zeros of another tensor's dtype."""
+    """Zeros of the dtype of a tensor."""
     return op.filled(size, 0, dtype or self.dtype)
 
 
 @aten("new_ones")
 def new_ones(op: Context, self: Value, size: Ints, dtype: str | None = None) -> Value:
-    """Ones of another tensor's dtype."""
+    """Ones of the dtype of a tensor."""
     return op.filled(size, 1, dtype or self.dtype)
 
 
@@ -69,7 +69,7 @@ def new_ones(op: Context, self: Value, size: Ints, dtype: str | None = None) -> 
 def new_full(
     op: Context, self: Value, size: Ints, fill_value: Scalar, dtype: str | None = None
 ) -> Value:
-    """One number everywhere, of another tensor's dtype."""
+    """A tensor filled with a number, of the dtype of a tensor."""
     return op.filled(size, fill_value, dtype or self.dtype)
 
 
@@ -77,7 +77,7 @@ def new_full(
 def new_empty_strided(
     op: Context, self: Value, size: Ints, stride: Ints, dtype: str | None = None
 ) -> Value:
-    """Zeros of another tensor's dtype."""
+    """Zeros of the dtype of a tensor."""
     del stride
     return op.filled(size, 0, dtype or self.dtype)
 
@@ -87,14 +87,14 @@ def empty_strided(
     op: Context, size: Ints, stride: Ints = (), physical_layout: Ints = (),
     dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """Zeros, for what torch leaves as it finds it."""
+    """Zeros, where torch leaves memory uninitialized."""
     del stride, physical_layout
     return op.filled(size, 0, dtype or DEFAULT)
 
 
 @aten("fill.Scalar", "fill.Tensor")
 def fill(op: Context, self: Value, value: Value | Scalar) -> Value:
-    """One number everywhere, in the tensor's shape."""
+    """The tensor filled with a number."""
     shape = op.named(self).shape
     if isinstance(value, Value):
         return op.expand(op.cast(value, self.dtype), shape)
@@ -103,7 +103,7 @@ def fill(op: Context, self: Value, value: Value | Scalar) -> Value:
 
 @aten("zero")
 def zero(op: Context, self: Value) -> Value:
-    """Zeros in the tensor's shape."""
+    """The tensor filled with zeros."""
     return op.filled(op.named(self).shape, 0, self.dtype)
 
 
@@ -121,7 +121,7 @@ def arange(op: Context, end: Scalar, dtype: str | None = None) -> Value:
 
 @aten("arange.start")
 def arange_start(op: Context, start: Scalar, end: Scalar, dtype: str | None = None) -> Value:
-    """Whole steps from one bound to another."""
+    """0, 1, … or other steps from a start up to (not including) an end."""
     return arange_step(op, start, end, 1, dtype)
 
 
@@ -129,7 +129,7 @@ def arange_start(op: Context, start: Scalar, end: Scalar, dtype: str | None = No
 def arange_step(
     op: Context, start: Scalar, end: Scalar, step: Scalar = 1, dtype: str | None = None
 ) -> Value:
-    """Steps of one size from one bound to another."""
+    """Equal steps from a start up to an end, which is included."""
     kinds = [number_type(n) for n in (start, end, step)]
     to = dtype or (DEFAULT if any(kind(k) == 2 for k in kinds) else "int64")
     if _is_short(start, end, step):
@@ -157,7 +157,7 @@ def _is_short(start: Scalar, end: Scalar, step: Scalar) -> bool:
 def linspace(
     op: Context, start: Scalar, end: Scalar, steps: Int, dtype: str | None = None
 ) -> Value:
-    """So many numbers at equal distances, both bounds included."""
+    """A number of equally spaced values, including both bounds."""
     to = dtype or DEFAULT
     if not isinstance(start, int | float) or not isinstance(end, int | float):
         raise Unsupported("bounds that are computed from the inputs")
@@ -181,7 +181,7 @@ def linspace(
 def logspace(
     op: Context, start: float, end: float, steps: int, base: float = 10.0, dtype: str | None = None
 ) -> Value:
-    """Powers of a base at equal distances of their exponents."""
+    """Powers of a base with equally spaced exponents."""
     if not 0 <= steps <= MOST_STORED:
         raise Unsupported(f"{steps} powers")
     found = np.power(float(base), np.linspace(start, end, steps))
@@ -190,26 +190,26 @@ def logspace(
 
 @aten("eye")
 def eye(op: Context, n: Int, dtype: str | None = None) -> Value:
-    """Ones on the diagonal of a square."""
+    """A square identity matrix."""
     return eye_m(op, n, n, dtype)
 
 
 @aten("eye.m")
 def eye_m(op: Context, n: Int, m: Int, dtype: str | None = None) -> Value:
-    """Ones on the diagonal of a matrix."""
+    """A matrix with ones on the diagonal."""
     rows, columns = op.unsqueeze(op.range(n), [1]), op.unsqueeze(op.range(m), [0])
     return op.cast(op.elementwise("Equal", rows, columns), dtype or DEFAULT)
 
 
 @aten("tril")
 def tril(op: Context, self: Value, diagonal: Int = 0) -> Value:
-    """What lies on a diagonal and below, and zeros above."""
+    """The elements on and below a diagonal; zeros above."""
     return _triangle(op, self, diagonal, upper=0)
 
 
 @aten("triu")
 def triu(op: Context, self: Value, diagonal: Int = 0) -> Value:
-    """What lies on a diagonal and above, and zeros below."""
+    """The elements on and above a diagonal; zeros below."""
     return _triangle(op, self, diagonal, upper=1)
 
 
@@ -227,7 +227,7 @@ def _check_matrix(rows: int, columns: int) -> None:
 def tril_indices(
     op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
 ) -> Value:
-    """Places on a diagonal and below."""
+    """Indices of the elements on and below a diagonal."""
     _check_matrix(row, col)
     return op.constant(np.stack(np.tril_indices(row, offset, col)), dtype or "int64")
 
@@ -236,7 +236,7 @@ def tril_indices(
 def triu_indices(
     op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
 ) -> Value:
-    """Places on a diagonal and above."""
+    """Indices of the elements on and above a diagonal."""
     _check_matrix(row, col)
     return op.constant(np.stack(np.triu_indices(row, offset, col)), dtype or "int64")
 
@@ -255,7 +255,7 @@ def shape_as_tensor(op: Context, self: Value) -> Value:
 
 @aten("one_hot")
 def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
-    """A one at each number's place, and zeros."""
+    """One-hot vectors of class indices."""
     if isinstance(num_classes, int) and num_classes < 0:
         most = op.reduce("ReduceMax", self, list(range(self.rank)))
         classes = op.emit("Range", op.constant(0, "int64"), op.add(most, 1),
@@ -266,7 +266,7 @@ def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
 
 @aten("tensor", "as_tensor")
 def tensor(op: Context, data: Scalar | Sequence[object], dtype: str | None = None) -> Value:
-    """Numbers as a tensor."""
+    """A tensor of given numbers."""
     if isinstance(data, Size | Number):
         return op.scalar(data, dtype or number_type(data))
     found = np.asarray(data)

@@ -44,7 +44,7 @@ def quantize_per_tensor(
     op: Context, input: Value, scale: Value | float, zero_point: Value | int,
     quant_min: Value | int, quant_max: Value | int, dtype: str,
 ) -> Value:  # fmt: skip
-    """The integers that stand for numbers at equal distances."""
+    """Affine quantization with one scale: `round(x / scale) + zero_point`, clipped."""
     if not isinstance(quant_min, int) or not isinstance(quant_max, int):
         raise Unsupported("bounds that tensors say")
     sides = _one(op, scale, "float32"), _one(op, zero_point, "int64")
@@ -60,7 +60,7 @@ def dequantize_per_tensor(
     op: Context, input: Value, scale: Value | float, zero_point: Value | int,
     quant_min: Value | int, quant_max: Value | int, dtype: str, out_dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """The numbers that integers stand for."""
+    """Affine dequantization: `(q - zero_point) * scale`."""
     del quant_min, quant_max, dtype  # as it was made with
     sides = _one(op, scale, "float32"), _one(op, zero_point, "int64")
     return _numbers(op, input, *sides, out_dtype)
@@ -71,7 +71,7 @@ def quantize_per_channel(
     op: Context, input: Value, scales: Value, zero_points: Value, axis: int, quant_min: int,
     quant_max: int, dtype: str,
 ) -> Value:  # fmt: skip
-    """The integers that stand for numbers, each channel's at distances of its own."""
+    """Affine quantization with a scale for each channel."""
     return _integers(op, input, scales, zero_points, quant_min, quant_max, dtype, axis)
 
 
@@ -80,7 +80,7 @@ def dequantize_per_channel(
     op: Context, input: Value, scales: Value, zero_points: Value | None, axis: int,
     quant_min: int, quant_max: int, dtype: str, out_dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """The numbers that integers stand for, by channels."""
+    """Affine dequantization with a scale for each channel."""
     del quant_min, quant_max, dtype
     zeros = zero_points
     if zeros is None:
@@ -92,7 +92,7 @@ def dequantize_per_channel(
 def choose_qparams(
     op: Context, input: Value, quant_min: int, quant_max: int, eps: float, dtype: str
 ) -> list[Value]:
-    """The distance and the zero that a tensor's numbers want."""
+    """The scale and zero point of a tensor's range."""
     del dtype
     low, high = ops.extremes_with_zero(op, input)
     steps = float(quant_max - quant_min)

@@ -22,16 +22,16 @@ def real(op: Context, x: Value) -> Value:
 
 # fmt: off
 @aten(
-    Variant("exp", "e to the power of x.", op_type='Exp'),
+    Variant("exp", "`exp(x)`.", op_type='Exp'),
     Variant("log", "The natural logarithm.", op_type='Log'),
     Variant("sqrt", "The square root.", op_type='Sqrt'),
     Variant("reciprocal", "1 / x.", op_type='Reciprocal'),
     Variant("sin", "The sine.", op_type='Sin'),
     Variant("cos", "The cosine.", op_type='Cos'),
     Variant("tan", "The tangent.", op_type='Tan'),
-    Variant(("asin", "arcsin"), "The angle of a sine.", op_type='Asin'),
-    Variant(("acos", "arccos"), "The angle of a cosine.", op_type='Acos'),
-    Variant(("atan", "arctan"), "The angle of a tangent.", op_type='Atan'),
+    Variant(("asin", "arcsin"), "The arc sine.", op_type='Asin'),
+    Variant(("acos", "arccos"), "The arc cosine.", op_type='Acos'),
+    Variant(("atan", "arctan"), "The arc tangent.", op_type='Atan'),
     Variant("sinh", "The hyperbolic sine.", op_type='Sinh'),
     Variant("cosh", "The hyperbolic cosine.", op_type='Cosh'),
     Variant(("asinh", "arcsinh"), "The inverse of the hyperbolic sine.", op_type='Asinh'),
@@ -42,7 +42,7 @@ def real(op: Context, x: Value) -> Value:
     Variant(("erf", "special_erf"), "The error function.", op_type='Erf'),
 )
 def unary(op: Context, self: Value, *, op_type: str) -> Value:
-    """A function of each element as a floating point number."""
+    """An element-wise floating-point function."""
     return op.unary(op_type, real(op, self))
 # fmt: on
 
@@ -55,7 +55,7 @@ def rsqrt(op: Context, self: Value) -> Value:
 
 @aten("exp2", "special_exp2")
 def exp2(op: Context, self: Value) -> Value:
-    """2 to the power of x."""
+    """`2 ** x`."""
     x = real(op, self)
     return op.elementwise("Pow", op.constant(2.0, x.dtype), x)
 
@@ -74,7 +74,7 @@ def log10(op: Context, self: Value) -> Value:
 
 @aten("logit", "special_logit")
 def logit(op: Context, self: Value, eps: float | None = None) -> Value:
-    """log(x / (1 - x)), with x held between eps and 1 - eps."""
+    """`log(x / (1 - x))`, with x clipped to `[eps, 1 - eps]`."""
     x = real(op, self)
     if eps is not None:
         x = op.clip(x, eps, 1 - eps)
@@ -83,19 +83,19 @@ def logit(op: Context, self: Value, eps: float | None = None) -> Value:
 
 @aten("atan2", "arctan2")
 def atan2(op: Context, self: Value, other: Value) -> Value:
-    """The angle of the point (b, a); zeros have signs."""
+    """The angle of the point (b, a), with the sign of zeros."""
     return elementwise.atan2(op, *together(op, [self, other], floating(result_type(self, other))))
 
 
 @aten("abs", "absolute")
 def absolute(op: Context, self: Value) -> Value:
-    """The size of x."""
+    """`abs(x)`."""
     return op.unary("Abs", self)
 
 
 @aten("sign", "sgn")
 def sign(op: Context, self: Value) -> Value:
-    """-1, 0 or 1; of NaN 0."""
+    """The sign: -1, 0 or 1; 0 for NaN."""
     if self.dtype == "bool":
         return self
     found = op.unary("Sign", self)
@@ -104,7 +104,7 @@ def sign(op: Context, self: Value) -> Value:
 
 @aten("signbit")
 def signbit(op: Context, self: Value) -> Value:
-    """Whether x is negative, minus zero included."""
+    """Whether the sign bit is set, also of -0."""
     if kind(self.dtype) < 2:
         return op.elementwise("Less", op.cast(self, "int64"), op.constant(0, "int64"))
     inverse = op.unary("Reciprocal", self)  # of minus zero it is minus infinity
@@ -116,18 +116,18 @@ def signbit(op: Context, self: Value) -> Value:
 
 
 @aten(
-    Variant("floor", "The next integer below.", op_type="Floor"),
-    Variant("ceil", "The next integer above.", op_type="Ceil"),
-    Variant("round", "The nearest integer, of two the even one.", op_type="Round"),
+    Variant("floor", "x rounded down.", op_type="Floor"),
+    Variant("ceil", "x rounded up.", op_type="Ceil"),
+    Variant("round", "x rounded to the nearest integer, halves to even.", op_type="Round"),
 )
 def rounding(op: Context, self: Value, *, op_type: str) -> Value:
-    """An integer near each element."""
+    """Each element rounded to an integer."""
     return op.unary(op_type, self) if kind(self.dtype) == 2 else self
 
 
 @aten("round.decimals")
 def round_decimals(op: Context, self: Value, decimals: int) -> Value:
-    """The nearest number of so many decimals."""
+    """Elements rounded to a number of decimals."""
     if kind(self.dtype) < 2:
         raise Unsupported("decimals of integers")
     factor = 10.0 ** abs(decimals)
@@ -138,37 +138,37 @@ def round_decimals(op: Context, self: Value, decimals: int) -> Value:
 
 @aten("isposinf")
 def isposinf(op: Context, self: Value) -> Value:
-    """Whether x is infinite, and positive."""
+    """Whether x is +inf."""
     return op.elementwise("Equal", real(op, self), op.constant(math.inf, floating(self.dtype)))
 
 
 @aten("isneginf")
 def isneginf(op: Context, self: Value) -> Value:
-    """Whether x is infinite, and negative."""
+    """Whether x is -inf."""
     return op.elementwise("Equal", real(op, self), op.constant(-math.inf, floating(self.dtype)))
 
 
 @aten("trunc", "fix")
 def trunc(op: Context, self: Value) -> Value:
-    """X without its fraction."""
+    """`x` rounded towards zero."""
     return truncate(op, self) if kind(self.dtype) == 2 else self
 
 
 @aten("frac")
 def frac(op: Context, self: Value) -> Value:
-    """The fraction of x, with its sign."""
+    """The fractional part of x, with the sign of x."""
     return op.sub(self, truncate(op, self))
 
 
 @aten("square")
 def square(op: Context, self: Value) -> Value:
-    """X * x."""
+    """`x * x`."""
     return op.mul(self, self)
 
 
 @aten("isnan")
 def isnan(op: Context, self: Value) -> Value:
-    """Whether x is no number."""
+    """Whether x is NaN."""
     if kind(self.dtype) < 2:
         return op.filled(op.named(self).shape, number=False, dtype="bool")
     return op.unary("IsNaN", self)
@@ -184,7 +184,7 @@ def isinf(op: Context, self: Value) -> Value:
 
 @aten("isfinite")
 def isfinite(op: Context, self: Value) -> Value:
-    """Whether x is a number, and not infinite."""
+    """Whether x is finite."""
     if kind(self.dtype) < 2:
         return op.filled(op.named(self).shape, number=True, dtype="bool")
     return op.unary("Not", op.elementwise("Or", op.unary("IsInf", self), op.unary("IsNaN", self)))
@@ -195,7 +195,7 @@ def nan_to_num(
     op: Context, self: Value, nan: float | None = None, posinf: float | None = None,
     neginf: float | None = None,
 ) -> Value:  # fmt: skip
-    """X with numbers for what is none, and for what is infinite."""
+    """`x` with NaN and infinities replaced by numbers."""
     if kind(self.dtype) < 2:
         return self
     if self.dtype == "bfloat16":
@@ -210,7 +210,7 @@ def nan_to_num(
 
 @aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy")
 def xlogy(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
-    """A * log(b), and 0 where a is."""
+    """`a * log(b)`; 0 where a is 0."""
     dtype = floating(result_type(self, other))
     a, b = together(op, [self, other], dtype)
     zero = op.constant(0.0, dtype)
@@ -234,7 +234,7 @@ def logaddexp2(op: Context, self: Value, other: Value) -> Value:
 
 @aten("special_entr")
 def entr(op: Context, self: Value) -> Value:
-    """-x * log(x); 0 at 0, and minus infinity below."""
+    """`-x * log(x)`; 0 at 0, -inf below."""
     x = real(op, self)
     zero = op.constant(0.0, x.dtype)
     found = op.unary("Neg", op.mul(x, op.unary("Log", x)))
@@ -244,26 +244,26 @@ def entr(op: Context, self: Value) -> Value:
 
 @aten("special_ndtr")
 def ndtr(op: Context, self: Value) -> Value:
-    """The share of normal numbers that are less than x."""
+    """The distribution function of the standard normal distribution."""
     x = real(op, self)
     return op.mul(op.add(op.unary("Erf", op.mul(x, math.sqrt(0.5))), 1.0), 0.5)
 
 
 @aten("hypot")
 def hypot(op: Context, self: Value, other: Value) -> Value:
-    """The square root of a * a + b * b."""
+    """`sqrt(a * a + b * b)`."""
     return elementwise.hypot(op, *together(op, [self, other]))
 
 
 @aten("deg2rad")
 def deg2rad(op: Context, self: Value) -> Value:
-    """X * pi / 180."""
+    """`x * pi / 180`."""
     return op.mul(real(op, self), math.pi / 180)
 
 
 @aten("rad2deg")
 def rad2deg(op: Context, self: Value) -> Value:
-    """X * 180 / pi."""
+    """`x * 180 / pi`."""
     return op.mul(real(op, self), 180 / math.pi)
 
 

@@ -78,7 +78,7 @@ def embedding_bag_padding(
     mode: int, sparse: bool, per_sample_weights: Value | None, include_last_offset: bool,
     padding_idx: int | None,
 ) -> list[Value]:  # fmt: skip
-    """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
+    """The sum, mean or maximum of the rows of each bag; other outputs are for training."""
     del scale_grad_by_freq, sparse
     if padding_idx is not None and padding_idx < 0:
         rows = weight.shape[0]
@@ -98,7 +98,7 @@ def embedding_bag(
     mode: int = 0, sparse: bool = False, per_sample_weights: Value | None = None,
     include_last_offset: bool = False, padding_idx: int = -1,
 ) -> list[Value]:  # fmt: skip
-    """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
+    """The sum, mean or maximum of the rows of each bag; other outputs are for training."""
     return embedding_bag_padding(
         op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, None if padding_idx < 0 else padding_idx,

@@ -34,7 +34,7 @@ def _indices(op: Context, x: Value) -> tuple[Value, Value]:
 def lu_factor_ex(
     op: Context, A: Value, pivot: bool = True, check_errors: bool = False
 ) -> list[Value]:
-    """L and U in one matrix, the rows exchanged in each step, and the first pivot that is zero."""
+    """L and U in one matrix, the pivots, and the index of the first zero on U's diagonal."""
     del check_errors
     if not pivot:
         raise Unsupported("factors without pivots")
@@ -53,13 +53,13 @@ def lu_factor_ex(
 def lu_with_info(
     op: Context, self: Value, pivot: bool = True, check_errors: bool = True
 ) -> list[Value]:
-    """L and U in one matrix, the rows exchanged in each step, and the first pivot that is zero."""
+    """L and U in one matrix, the pivots, and the index of the first zero on U's diagonal."""
     return lu_factor_ex(op, self, pivot, check_errors)
 
 
 @aten("linalg_lu_factor")
 def lu_factor(op: Context, A: Value, pivot: bool = True) -> list[Value]:
-    """L and U in one matrix, and the rows exchanged in each step."""
+    """L and U in one matrix, and the pivots."""
     return lu_factor_ex(op, A, pivot)[:2]
 
 
@@ -85,7 +85,7 @@ def _split(op: Context, lu: Value) -> tuple[Value, Value]:
 
 @aten("linalg_lu")
 def lu(op: Context, A: Value, pivot: bool = True) -> list[Value]:
-    """P, L and U, whose product the matrices are."""
+    """P, L and U, with the matrices as their product."""
     if not pivot:
         raise Unsupported("factors without pivots")
     x = op.named(linalg.as_matrices(op, A))
@@ -103,7 +103,7 @@ def lu_unpack(
     op: Context, LU_data: Value, LU_pivots: Value, unpack_data: bool = True,
     unpack_pivots: bool = True,
 ) -> list[Value | Unsupported]:  # fmt: skip
-    """P, L and U of what `lu_factor` yields."""
+    """P, L and U from the outputs of `lu_factor`."""
     x = op.named(LU_data)
     empty = Unsupported("a factor that was not asked for")
     order = _order(op, x, LU_pivots) if unpack_pivots else None
@@ -187,7 +187,7 @@ def pinv(
 def pinv_of_rcond(
     op: Context, self: Value, rcond: Value | float = 1e-15, hermitian: bool = False
 ) -> Value:
-    """The Moore-Penrose inverse of matrices; singular values up to a share are taken as zero."""
+    """The Moore-Penrose inverse of matrices, with a relative tolerance."""
     return pinv(op, self, 0.0, rcond, hermitian)
 
 
@@ -234,7 +234,7 @@ def matrix_rank_of_tensor(op: Context, input: Value, tol: Value, hermitian: bool
 def lstsq(
     op: Context, self: Value, b: Value, rcond: float | None = None, driver: str | None = None
 ) -> list[Value | Unsupported]:
-    """The x of the least norm for which `self @ x` is nearest to b."""
+    """The least-squares solution x of `self @ x = b`, of least norm."""
     del driver
     rest = Unsupported("residuals, ranks and singular values of least squares")
     inverse_of = pinv(op, self, None if rcond is None else 0.0, rcond)
@@ -254,7 +254,7 @@ def matrix_exp(op: Context, self: Value) -> Value:
 
 @aten("linalg_tensorinv")
 def tensorinv(op: Context, self: Value, ind: int = 2) -> Value:
-    """The inverse of a tensor as a matrix, of its first axes and of the others."""
+    """The inverse of a tensor taken as a matrix from its last axes to its first ones."""
     x = op.named(self)
     first, last = x.shape[:ind], x.shape[ind:]
     matrix = op.reshape(x, (product(first), product(last)))

@@ -29,7 +29,7 @@ def _exponent(op: Context, size: Value) -> Value:
 
 @aten("frexp.Tensor")
 def frexp(op: Context, self: Value) -> list[Value]:
-    """The mantissa in [0.5, 1) and the exponent of 2, whose product each element is."""
+    """The mantissa in [0.5, 1) and the binary exponent of each element."""
     x = op.cast(self, "float64")
     size = op.unary("Abs", x)
     is_finite = op.elementwise("Less", size, inf)

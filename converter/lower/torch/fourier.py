@@ -280,7 +280,7 @@ def fft_c2c(op: Context, self: Value, dim: Axes, normalization: int, forward: bo
 @of_complex("_fft_c2r")
 @aten("_fft_c2r")
 def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_size: Int) -> Value:
-    """The real numbers that half a Fourier transform along axes is of."""
+    """The real inverse of half a Fourier transform along axes."""
     x = op.named(self)
     counts: list[Dim] = [*(x.shape[x.axis(axis)] for axis in dim[:-1]), last_dim_size]
     lengths = [integer(n) for n in counts]
@@ -295,7 +295,7 @@ def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_si
 def shift_frequencies(
     op: Context, self: Value, dim: Axes | int | None = None, *, back: bool
 ) -> Value:
-    """Frequencies moved by half of each axis."""
+    """Frequencies rolled by half of each axis."""
     x = op.named(self)
     axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     sizes = [x.shape[x.axis(a)] for a in axes]

@@ -23,13 +23,13 @@ BY_QUERY, BY_KEY, BY_HEAD = 0, 1, 2
 
 @aten("_weight_norm")
 def weight_norm(op: Context, v: Value, g: Value, dim: int = 0) -> Value:
-    """V, each slice along an axis made as long as g says."""
+    """v, with each slice along an axis scaled to the norm in g."""
     return weight_norm_interface(op, v, g, dim)[0]
 
 
 @aten("_weight_norm_interface")
 def weight_norm_interface(op: Context, v: Value, g: Value, dim: int = 0) -> list[Value]:
-    """V, each slice along an axis made as long as g says; also how long the slices were."""
+    """v, with each slice along an axis scaled to the norm in g, and the former norms."""
     axes = None if dim == -1 else [i for i in range(v.rank) if i != v.axis(dim)]
     length = norm_of(op, v, 2.0, axes, keepdim=dim != -1)
     return [op.mul(v, op.div(g, length)), length]
@@ -90,7 +90,7 @@ def transformer_encoder_layer(
     ffn_weight_1: Value, ffn_bias_1: Value, ffn_weight_2: Value, ffn_bias_2: Value,
     mask: Value | None = None, mask_type: int | None = None,
 ) -> Value:  # fmt: skip
-    """nn.TransformerEncoderLayer: attention, two layers of neurons, two normalisations."""
+    """nn.TransformerEncoderLayer: attention, two linear layers and two normalizations."""
 
     def normed(x: Value, weight: Value, bias: Value) -> Value:
         return layer_norm(op, x, (embed_dim,), weight, bias, eps)

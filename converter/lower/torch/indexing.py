@@ -30,7 +30,7 @@ def nonzero_of(op: Context, x: Value) -> Value:
 
 @aten("nonzero")
 def nonzero(op: Context, self: Value) -> Value:
-    """The places of what is not zero."""
+    """Indices of the elements that are not zero."""
     return nonzero_of(op, self)
 
 
@@ -43,14 +43,14 @@ def nonzero_static(op: Context, self: Value, size: Int, fill_value: int = -1) ->
 
 @aten("nonzero_numpy")
 def nonzero_numpy(op: Context, self: Value) -> list[Value]:
-    """The places of what is not zero, a vector for each axis."""
+    """Indices of the elements that are not zero, a vector for each axis."""
     places = op.plain(nonzero_of(op, self))
     return [_column(op, places, i) for i in range(self.rank)]
 
 
 @aten("where")
 def where(op: Context, condition: Value) -> list[Value]:
-    """The places where a condition holds, a vector for each axis."""
+    """Indices of the elements where a condition is true, a vector for each axis."""
     return nonzero_numpy(op, condition)
 
 
@@ -60,13 +60,13 @@ def _column(op: Context, places: Value, i: int) -> Value:
 
 @aten("argwhere")
 def argwhere(op: Context, self: Value) -> Value:
-    """The places of what is not zero."""
+    """Indices of the elements that are not zero."""
     return nonzero_of(op, self)
 
 
 @aten("masked_select")
 def masked_select(op: Context, self: Value, mask: Value) -> Value:
-    """What a mask lets through, in one axis."""
+    """The elements where a mask is true, as a vector."""
     shape = broadcast(op.named(self).shape, op.named(mask).shape) or (1,)
     x, held = op.expand(self, shape), op.expand(op.cast(mask, "bool"), shape)
     places = nonzero_of(op, held)
@@ -75,7 +75,7 @@ def masked_select(op: Context, self: Value, mask: Value) -> Value:
 
 @aten("index_select", "index_select_copy")
 def index_select(op: Context, self: Value, dim: int, index: Value) -> Value:
-    """Elements of an axis, by index."""
+    """Slices along an axis, by index."""
     vector = op.unsqueeze(index, [0]) if index.rank == 0 else index
     if self.rank == 0:
         return self
@@ -84,14 +84,14 @@ def index_select(op: Context, self: Value, dim: int, index: Value) -> Value:
 
 @aten("take")
 def take(op: Context, self: Value, index: Value) -> Value:
-    """Elements by their number among all."""
+    """Elements by their index in the flattened tensor."""
     x = op.named(self)
     return op.gather(op.reshape(x, (dims.product(x.shape),)), index, 0)
 
 
 @aten("gather")
 def gather(op: Context, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
-    """Elements along an axis, one for each place of the index."""
+    """Elements along an axis, one for each element of the index."""
     del sparse_grad
     if self.rank == 0:
         return op.expand(self, op.named(index).shape)
@@ -105,7 +105,7 @@ def gather(op: Context, self: Value, dim: int, index: Value, sparse_grad: bool =
 
 @aten("take_along_dim")
 def take_along_dim(op: Context, self: Value, indices: Value, dim: int | None = None) -> Value:
-    """Elements along an axis, one for each place of the index, which are broadcast."""
+    """Elements along an axis, one for each element of the index; both are broadcast."""
     x = op.named(self)
     if dim is None:
         flat = op.reshape(x, (dims.product(x.shape),))
@@ -141,7 +141,7 @@ def places_of(op: Context, indices: Sequence[Value]) -> Value:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(op: Context, self: Value, indices: Sequence[Value | None]) -> Value:
-    """Elements at the places that tensors say, masks among them."""
+    """Elements by index tensors or masks."""
     spread = spread_masks(op, indices)
     axes = [i for i, index in enumerate(spread) if index is not None]
     chosen = [index for index in spread if index is not None]
@@ -167,7 +167,7 @@ def index(op: Context, self: Value, indices: Sequence[Value | None]) -> Value:
 def unsafe_masked_index(
     op: Context, self: Value, mask: Value, indices: Sequence[Value | None], fill: float
 ) -> Value:
-    """Elements at the places that tensors say, and a number where the mask does not hold."""
+    """Elements by index tensors, and a number where the mask is false."""
     held: list[Value | None] = []
     for axis, place in enumerate(indices):
         if place is None:

@@ -16,7 +16,7 @@ from converter.lower.values import Value, broadcast
 
 @aten("linear")
 def linear(op: Context, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    """X @ weight.T + bias."""
+    """`x @ weight.T + bias`."""
     if weight.rank == 1:
         found = product(op, input, weight)
     elif input.rank == 2 and bias is not None and kind(input.dtype) == 2:
@@ -56,7 +56,7 @@ def product(op: Context, a: Value, b: Value) -> Value:
 
 @aten("matmul", "linalg_matmul", "vdot")
 def matmul(op: Context, self: Value, other: Value) -> Value:
-    """The product of matrices, vectors, or batches of them."""
+    """The matrix product of matrices, vectors or batches."""
     return product(op, self, other)
 
 
@@ -74,7 +74,7 @@ def mv(op: Context, self: Value, vec: Value) -> Value:
 
 @aten("dot")
 def dot(op: Context, self: Value, tensor: Value) -> Value:
-    """The sum of products of two vectors' elements."""
+    """The dot product of two vectors."""
     return product(op, self, tensor)
 
 
@@ -82,7 +82,7 @@ def dot(op: Context, self: Value, tensor: Value) -> Value:
 def addmm(
     op: Context, self: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Value:
-    """Beta * a + alpha * b @ c."""
+    """`beta * a + alpha * b @ c`."""
     stored = mat2.transposed([1, 0])
     if beta == alpha == 1 and kind(mat1.dtype) == 2:
         if stored.is_plain and not mat2.is_plain:
@@ -95,7 +95,7 @@ def addmm(
 def addbmm(
     op: Context, self: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Value:
-    """Beta * a + alpha * the sum of all b @ c."""
+    """`beta * a + alpha * sum(b @ c)`, summed over the batch."""
     made = op.reduce("ReduceSum", product(op, batch1, batch2), [0])
     return _sum(op, self, made, beta, alpha)
 
@@ -104,7 +104,7 @@ def addbmm(
 def baddbmm(
     op: Context, self: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Value:
-    """Beta * a + alpha * b @ c, in batches."""
+    """`beta * a + alpha * b @ c`, for batches."""
     return _sum(op, self, product(op, batch1, batch2), beta, alpha)
 
 
@@ -112,7 +112,7 @@ def baddbmm(
 def addmv(
     op: Context, self: Value, mat: Value, vec: Value, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Value:
-    """Beta * a + alpha * b @ c, where c is a vector."""
+    """`beta * a + alpha * b @ c` for a vector c."""
     return _sum(op, self, product(op, mat, vec), beta, alpha)
 
 
@@ -120,7 +120,7 @@ def addmv(
 def addr(
     op: Context, self: Value, vec1: Value, vec2: Value, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Value:
-    """Beta * a + alpha * the outer product of two vectors."""
+    """`beta * a + alpha * outer(b, c)`."""
     return _sum(op, self, outer(op, vec1, vec2), beta, alpha)
 
 
@@ -137,7 +137,7 @@ def _sum(op: Context, a: Value, b: Value, beta: Scalar, alpha: Scalar) -> Value:
 
 @aten("outer", "ger")
 def outer(op: Context, self: Value, vec2: Value) -> Value:
-    """All products of two vectors' elements."""
+    """The outer product of two vectors."""
     dtype = result_type(self, vec2)
     column, row = op.unsqueeze(op.cast(self, dtype), [1]), op.unsqueeze(op.cast(vec2, dtype), [0])
     return op.mul(column, row)
@@ -147,7 +147,7 @@ def outer(op: Context, self: Value, vec2: Value) -> Value:
 def bilinear(
     op: Context, input1: Value, input2: Value, weight: Value, bias: Value | None = None
 ) -> Value:
-    """A @ weight @ b, for each of the weight's matrices."""
+    """`a @ weight @ b` for each matrix of the weight."""
     shape = (*op.named(input1).shape[:-1], weight.shape[0])
     half = einsum(op, "...i,oij->...oj", [input1, weight])
     found = op.reduce("ReduceSum", op.mul(half, op.unsqueeze(input2, [-2])), [-1])
@@ -160,7 +160,7 @@ def trilinear(
     op: Context, i1: Value, i2: Value, i3: Value, expand1: Sequence[int], expand2: Sequence[int],
     expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
 ) -> Value:  # fmt: skip
-    """The sum of products of three tensors, each with new axes, along some axes."""
+    """Products of three expanded tensors, summed over axes."""
     del unroll_dim  # how
     wide = [
         op.unsqueeze(x, axes) if axes else x
@@ -173,7 +173,7 @@ def trilinear(
 def einsum(
     op: Context, equation: str, tensors: Tensors, path: Sequence[int] | None = None
 ) -> Value:
-    """Einstein's sum."""
+    """An einsum."""
     del path  # in which order it is computed
     text = equation.replace(" ", "")
     terms, out = _expand_ellipses(text, tensors)
@@ -225,7 +225,7 @@ def _expand_ellipses(text: str, tensors: Tensors) -> tuple[list[str], str]:
 def tensordot(
     op: Context, self: Value, other: Value, dims_self: Sequence[int], dims_other: Sequence[int]
 ) -> Value:
-    """The sum of products along axes of both; an axis of one element is broadcast."""
+    """A tensor contraction over axes of both; axes of size 1 are broadcast."""
     for a, b in zip(dims_self, dims_other, strict=True):
         if self.shape[a] == 1 != other.shape[b]:
             other = op.reduce("ReduceSum", other, [b], keepdims=True)

@@ -33,7 +33,7 @@ def _equal(op: Context, x: Value, number: int) -> Value:
 
 @aten("mse_loss")
 def mse_loss(op: Context, self: Value, target: Value, reduction: int = MEAN) -> Value:
-    """The square of the difference."""
+    """The squared difference."""
     apart = sub(op, self, target)
     return _reduce(op, op.mul(apart, apart), reduction)
 
@@ -82,7 +82,7 @@ def kl_div(
 
 @aten("soft_margin_loss")
 def soft_margin_loss(op: Context, self: Value, target: Value, reduction: int = MEAN) -> Value:
-    """Log(1 + exp(-target * x))."""
+    """`log(1 + exp(-target * x))`."""
     return _reduce(
         op, log1p(op, op.unary("Exp", mul(op, op.unary("Neg", target), self))), reduction
     )
@@ -154,7 +154,7 @@ def margin_ranking_loss(
     op: Context, input1: Value, input2: Value, target: Value, margin: float = 0.0,
     reduction: int = MEAN,
 ) -> Value:  # fmt: skip
-    """Max(0, -target * (a - b) + margin)."""
+    """`max(0, -target * (a - b) + margin)`."""
     found = mul(op, op.unary("Neg", target), sub(op, input1, input2))
     return _reduce(op, clamp_min(op, add(op, found, margin), 0), reduction)
 
@@ -183,7 +183,7 @@ def triplet_margin_loss(
     op: Context, anchor: Value, positive: Value, negative: Value, margin: float = 1.0,
     p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: int = MEAN,
 ) -> Value:  # fmt: skip
-    """Max(0, margin + distance to the positive - distance to the negative)."""
+    """`max(0, margin + distance to the positive - distance to the negative)`."""
     near, far = (pairwise_distance(op, anchor, x, p, eps) for x in (positive, negative))
     if swap:
         far = minimum(op, far, pairwise_distance(op, positive, negative, p, eps))
@@ -296,7 +296,7 @@ def multi_margin_loss(
     op: Context, self: Value, target: Value, p: float = 1, margin: float = 1,
     weight: Value | None = None, reduction: int = MEAN,
 ) -> Value:  # fmt: skip
-    """Means of max(0, margin - x[target] + x[i]) ** p over the other classes."""
+    """The mean of `max(0, margin - x[target] + x[i]) ** p` over the other classes."""
     if self.rank == 0:
         self, target = op.reshape(self, (1,)), op.reshape(target, ())
     axis = self.rank - 1

@@ -58,7 +58,7 @@ def block_diag(op: Context, tensors: Tensors) -> Value:
 
 @aten("kron")
 def kron(op: Context, self: Value, other: Value) -> Value:
-    """The second tensor times each element of the first, beside each other."""
+    """The Kronecker product."""
     a, b = together(op, [self, other])
     rank = max(a.rank, b.rank)
     a, b = (op.reshape(x, (1,) * (rank - x.rank) + op.named(x).shape) for x in (a, b))
@@ -96,7 +96,7 @@ def combinations(op: Context, self: Value, r: int = 2, with_replacement: bool = 
 
 @aten("cross", "linalg_cross")
 def cross(op: Context, self: Value, other: Value, dim: int | None = None) -> Value:
-    """The vector that is upright on two others, of three elements along an axis."""
+    """The cross product of vectors of three elements along an axis."""
     a, b = together(op, [self, other])
     if dim is None:  # `cross` takes the first axis that will do, `linalg_cross` the last
         dim = next((i for i, n in enumerate(a.shape) if n == 3), -1)
@@ -114,7 +114,7 @@ def _cross(op: Context, a: Value, b: Value, axis: int) -> Value:
 
 @aten("inner")
 def inner(op: Context, self: Value, other: Value) -> Value:
-    """Sums of products along the last axes of both."""
+    """The inner product along the last axes."""
     a, b = together(op, [self, other])
     if not a.rank or not b.rank:
         return op.mul(a, b)
@@ -156,7 +156,7 @@ def linalg_det(op: Context, A: Value) -> Value:  # noqa: N803 - torch's name
 
 @aten("_linalg_det")
 def linalg_det_and_more(op: Context, A: Value) -> list[Value]:  # noqa: N803
-    """The determinant; what else torch yields, only its gradients need."""
+    """The determinant; other outputs are for gradients."""
     return [det(op, A)]
 
 
@@ -218,7 +218,7 @@ def linalg_inv(op: Context, A: Value) -> Value:  # noqa: N803
 
 @aten("linalg_inv_ex")
 def inv_ex(op: Context, A: Value, check_errors: bool = False) -> list[Value]:  # noqa: N803
-    """The inverse of matrices, and zero where there is one."""
+    """The inverse of matrices, and 0 for success."""
     del check_errors
     made = inverse(op, A)
     return [made, op.filled(op.named(A).shape[:-2], 0, "int32")]
@@ -226,7 +226,7 @@ def inv_ex(op: Context, A: Value, check_errors: bool = False) -> list[Value]:  #
 
 @aten("linalg_solve")
 def solve(op: Context, A: Value, B: Value, left: bool = True) -> Value:  # noqa: N803
-    """What matrices have to be multiplied by to be others."""
+    """The x for which `A @ x` is B."""
     return solve_ex(op, A, B, left)[0]
 
 
@@ -266,7 +266,7 @@ def slogdet(op: Context, A: Value) -> list[Value]:  # noqa: N803
 
 @aten("_linalg_slogdet")
 def slogdet_and_more(op: Context, A: Value) -> list[Value]:  # noqa: N803
-    """The sign of the determinant and the logarithm of its size; the rest only gradients need."""
+    """Sign and log-magnitude of the determinant; other outputs are for gradients."""
     return slogdet(op, A)
 
 
@@ -291,20 +291,20 @@ def cholesky(op: Context, self: Value, upper: bool = False) -> Value:
 def cholesky_ex(
     op: Context, self: Value, upper: bool = False, check_errors: bool = False
 ) -> list[Value]:
-    """The Cholesky factor of matrices, and zero where there is one."""
+    """The Cholesky factor of matrices, and 0 for success."""
     del check_errors
     return [cholesky(op, self, upper), op.filled(op.named(self).shape[:-2], 0, "int32")]
 
 
 @aten("cholesky_inverse")
 def cholesky_inverse(op: Context, self: Value, upper: bool = False) -> Value:
-    """The inverse of the matrices that have these Cholesky factors."""
+    """The inverse of matrices, from their Cholesky factors."""
     return cholesky_solve(op, linalg.identity_like(op, self), self, upper)
 
 
 @aten("cholesky_solve")
 def cholesky_solve(op: Context, self: Value, input2: Value, upper: bool = False) -> Value:
-    """The x for which the matrices that have these Cholesky factors @ x are others."""
+    """The x for which `A @ x` is given, from the Cholesky factors of A."""
     lower = linalg.transpose(op, input2) if upper else input2
     half = linalg.solve_triangular(op, lower, self, lower=True)
     return linalg.solve_triangular(op, linalg.transpose(op, lower), half, lower=False)
@@ -315,7 +315,7 @@ def solve_triangular(
     op: Context, self: Value, B: Value, upper: bool, left: bool = True,  # noqa: N803
     unitriangular: bool = False,
 ) -> Value:  # fmt: skip
-    """The x for which triangular matrices @ x are others."""
+    """The x for which `A @ x` is B, for triangular A."""
     matrix = self
     if unitriangular:
         ones = op.cast(linalg.identity_like(op, self), "bool")
@@ -331,7 +331,7 @@ def triangular_solve(
     op: Context, self: Value, A: Value, upper: bool = True, transpose: bool = False,  # noqa: N803
     unitriangular: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """The x for which triangular matrices @ x are others, and the matrices."""
+    """The x for which `A @ x` is given, for triangular A; and A."""
     matrix = linalg.transpose(op, A) if transpose else A
     found = solve_triangular(
         op, matrix, self, upper=upper is not transpose, unitriangular=unitriangular
@@ -341,7 +341,7 @@ def triangular_solve(
 
 @aten("linalg_qr")
 def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N803
-    """Orthogonal matrices and upper triangles whose products the matrices are."""
+    """The QR decomposition of matrices."""
     if mode == "r":
         raise Unsupported("mode = 'r'")
     return list(linalg.qr(op, A, full=mode == "complete"))
@@ -349,7 +349,7 @@ def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N8
 
 @aten("qr")
 def qr_of(op: Context, self: Value, some: bool = True) -> list[Value]:
-    """An orthogonal and an upper triangular factor of matrices."""
+    """The QR decomposition of matrices."""
     return qr(op, self, "reduced" if some else "complete")
 
 
@@ -364,7 +364,7 @@ def svd_of(
 
 @aten("linalg_svdvals")
 def svdvals(op: Context, A: Value, driver: str | None = None) -> Value:  # noqa: N803
-    """The singular values of matrices, the largest first."""
+    """The singular values of matrices, in descending order."""
     del driver
     return linalg.singular_values(op, A)
 
@@ -382,7 +382,7 @@ def svd(
 
 @aten("linalg_eigvalsh")
 def eigvalsh(op: Context, self: Value, UPLO: str = "L") -> Value:  # noqa: N803
-    """The eigenvalues of symmetric matrices, the smallest first."""
+    """The eigenvalues of symmetric matrices, in ascending order."""
     return linalg.eigenvalues(op, self, lower=UPLO == "L")
 
 

@@ -67,7 +67,7 @@ def batch_norm(
     running_mean: Value | None, running_var: Value | None, training: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
 ) -> Value:  # fmt: skip
-    """Channels made to have mean 0 and variance 1, by learnt statistics or the batch's own."""
+    """Batch normalization by running statistics, or by those of the batch."""
     del momentum, cudnn_enabled  # of training, and of how
     if training:
         return _by_batch(op, input, weight, bias, eps)[0]
@@ -79,7 +79,7 @@ def native_batch_norm_no_training(
     op: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value,
     running_var: Value, momentum: float, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalization by learnt statistics, and two empty tensors."""
+    """Batch normalization by running statistics, and two empty tensors."""
     del momentum
     empty = op.constant([], "float32")
     return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
@@ -91,7 +91,7 @@ def native_batch_norm(
     running_mean: Value | None, running_var: Value | None, training: bool, momentum: float,
     eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalization by learnt statistics or the batch's own."""
+    """Batch normalization by running statistics, or by those of the batch."""
     del momentum
     if training:
         return [*_by_batch(op, input, weight, bias, eps)]
@@ -104,7 +104,7 @@ def native_batch_norm_no_stats(
     op: Context, input: Value, weight: Value | None, bias: Value | None, training: bool,
     momentum: float, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Batch normalization by the batch's own statistics."""
+    """Batch normalization by the statistics of the batch."""
     del momentum, training
     return [*_by_batch(op, input, weight, bias, eps)]
 
@@ -115,7 +115,7 @@ def instance_norm(
     running_mean: Value | None, running_var: Value | None, use_input_stats: bool,
     momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Value:  # fmt: skip
-    """Each channel of each image made to have mean 0 and variance 1."""
+    """Instance normalization."""
     del momentum, cudnn_enabled
     if not use_input_stats:
         return normalize_batch(op, input, weight, bias, running_mean, running_var, eps)
@@ -163,7 +163,7 @@ def layer_norm(
     op: Context, input: Value, normalized_shape: Ints, weight: Value | None = None,
     bias: Value | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Value:  # fmt: skip
-    """The last axes made to have mean 0 and variance 1."""
+    """Layer normalization over the last axes."""
     del cudnn_enable
     return _layer(op, input, normalized_shape, weight, bias, eps)[0]
 
@@ -173,7 +173,7 @@ def native_layer_norm(
     op: Context, input: Value, normalized_shape: Ints, weight: Value | None, bias: Value | None,
     eps: float,
 ) -> list[Value]:  # fmt: skip
-    """The last axes made to have mean 0 and variance 1; also the mean, and 1 / the deviation."""
+    """Layer normalization over the last axes; also means and reciprocal deviations."""
     found = _layer(op, input, normalized_shape, weight, bias, eps)
     if input.dtype != "float64":  # of which ONNX's operator has float32 statistics
         return found
@@ -188,7 +188,7 @@ def rms_norm(
     op: Context, input: Value, normalized_shape: Ints, weight: Value | None = None,
     eps: float | None = None,
 ) -> Value:  # fmt: skip
-    """The last axes divided by the root of their mean square."""
+    """Root mean square normalization over the last axes."""
     return _rms(op, input, normalized_shape, weight, eps)[0]
 
 
@@ -196,7 +196,7 @@ def rms_norm(
 def fused_rms_norm(
     op: Context, input: Value, normalized_shape: Ints, weight: Value | None, eps: float | None
 ) -> list[Value]:
-    """The last axes divided by the root of their mean square, and what they are multiplied by."""
+    """Root mean square normalization over the last axes, and its factor."""
     return [*_rms(op, input, normalized_shape, weight, eps)]
 
 
@@ -240,7 +240,7 @@ def group_norm(
     op: Context, input: Value, num_groups: int, weight: Value | None = None,
     bias: Value | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
 ) -> Value:  # fmt: skip
-    """Groups of channels of each image made to have mean 0 and variance 1."""
+    """Group normalization."""
     del cudnn_enabled
     return _groups(op, input, weight, bias, num_groups, eps)[0]
 
@@ -251,6 +251,6 @@ def native_group_norm(
     N: Int, C: Int, HxW: Int,  # noqa: N803 - the schema's names
     group: int, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """Groups of channels normalised; also the means, and 1 / the deviations."""
+    """Group normalization; also the means, and the reciprocals of the standard deviations."""
     del N, C, HxW  # the input's own
     return [*_groups(op, input, weight, bias, group, eps)]

@@ -29,7 +29,7 @@ from converter.lower.values import Value
 
 @aten("copysign.Tensor", "copysign.Scalar")
 def copysign(op: Context, self: Value, other: Value | Scalar) -> Value:
-    """The size of the first, with the sign of the second."""
+    """The absolute value of the first, with the sign of the second."""
     a, b = together(op, [self, other], floating(result_type(self, other)))
     size = op.unary("Abs", a)
     return op.where(is_negative(op, b), op.unary("Neg", size), size)
@@ -37,7 +37,7 @@ def copysign(op: Context, self: Value, other: Value | Scalar) -> Value:
 
 @aten("isreal")
 def isreal(op: Context, self: Value) -> Value:
-    """True: complex numbers have a row of their own."""
+    """True, for real tensors."""
     return op.elementwise(
         "Equal", zeros := op.mul(op.cast(op.cast(self, "bool"), "int32"), 0), zeros
     )
@@ -45,7 +45,7 @@ def isreal(op: Context, self: Value) -> Value:
 
 @aten("sum_to_size")
 def sum_to_size(op: Context, self: Value, size: Ints) -> Value:
-    """Sums over the axes that broadcasting this size would make."""
+    """Sums over the axes along which this shape would be broadcast."""
     lead = self.rank - len(size)
     shape = op.named(self).shape
     inner = [i for i, n in enumerate(size) if n == 1 and shape[lead + i] != 1]
@@ -122,26 +122,26 @@ def _areas(op: Context, y: Value, widths: Value | Scalar, axis: int) -> Value:
 
 @aten("trapezoid.dx", "trapz.dx")
 def trapezoid(op: Context, y: Value, dx: Scalar = 1, dim: int = -1) -> Value:
-    """The integral by trapezoids of equal widths."""
+    """The integral by the trapezoidal rule, with equal steps."""
     return div(op, mul(op, total(op, _areas(op, y, 1, y.axis(dim)), [dim]), dx), 2.0)
 
 
 @aten("trapezoid.x", "trapz.x")
 def trapezoid_of_points(op: Context, y: Value, x: Value, dim: int = -1) -> Value:
-    """The integral by trapezoids between points."""
+    """The integral by the trapezoidal rule, at given points."""
     axis = y.axis(dim)
     return div(op, total(op, _areas(op, y, _widths(op, x, y, axis), axis), [dim]), 2.0)
 
 
 @aten("cumulative_trapezoid.dx")
 def cumulative_trapezoid(op: Context, y: Value, dx: Scalar = 1, dim: int = -1) -> Value:
-    """The integral by trapezoids of equal widths, up to each."""
+    """The cumulative integral by the trapezoidal rule, with equal steps."""
     return div(op, mul(op, cumsum(op, _areas(op, y, 1, y.axis(dim)), dim), dx), 2.0)
 
 
 @aten("cumulative_trapezoid.x")
 def cumulative_trapezoid_of_points(op: Context, y: Value, x: Value, dim: int = -1) -> Value:
-    """The integral by trapezoids between points, up to each."""
+    """The cumulative integral by the trapezoidal rule, at given points."""
     axis = y.axis(dim)
     return div(op, cumsum(op, _areas(op, y, _widths(op, x, y, axis), axis), dim), 2.0)
 
@@ -180,7 +180,7 @@ def gradient(
     op: Context, self: Value, spacing: Scalar | Sequence[Scalar] | None = None, dim: Axes = None,
     edge_order: int = 1,
 ) -> list[Value]:  # fmt: skip
-    """Slopes along axes, of points at equal distances."""
+    """Gradients along axes, of equally spaced points."""
     if kind(self.dtype) != 2:
         raise Unsupported(f"slopes of {self.dtype}")
     axes = axes_of(self, dim)
@@ -200,7 +200,7 @@ def cov(
     op: Context, self: Value, correction: int = 1, fweights: Value | None = None,
     aweights: Value | None = None,
 ) -> Value:  # fmt: skip
-    """The covariances of rows, of which each column is an observation."""
+    """The covariance matrix of rows; columns are observations."""
     x = op.cast(self, floating(self.dtype))
     x = op.reshape(x, (1, op.named(x).shape[0] if x.rank else 1)) if x.rank < 2 else op.named(x)
     weights = [op.cast(w, x.dtype) for w in (fweights, aweights) if w is not None]
@@ -224,7 +224,7 @@ def cov(
 
 @aten("corrcoef")
 def corrcoef(op: Context, self: Value) -> Value:
-    """The coefficients of correlation of rows."""
+    """The correlation coefficients of rows."""
     found = cov(op, self)
     if found.rank == 0:
         return op.div(found, found)
@@ -235,7 +235,7 @@ def corrcoef(op: Context, self: Value) -> Value:
 
 @aten("renorm")
 def renorm(op: Context, self: Value, p: Scalar, dim: int, maxnorm: Scalar) -> Value:
-    """Slices along an axis, those whose p-norm is larger scaled down to it."""
+    """Slices along an axis, scaled down to a largest p-norm."""
     if not isinstance(p, int | float) or not isinstance(maxnorm, int | float):
         raise Unsupported("bounds that are computed from the inputs")
     axes = [i for i in range(self.rank) if i != self.axis(dim)]
@@ -262,7 +262,7 @@ def pdist(op: Context, self: Value, p: float = 2.0) -> Value:
 def mode(
     op: Context, self: Value, dim: int = -1, keepdim: bool = False
 ) -> list[Value | Unsupported]:
-    """The most frequent element along an axis, of several the smallest."""
+    """The most frequent element along an axis, the smallest of several."""
     place = Unsupported("where the most frequent element is: torch may name any of its places")
     if self.rank == 0:
         return [op.outer(self), place]
@@ -279,7 +279,7 @@ def mode(
 
 @aten("histc")
 def histc(op: Context, self: Value, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Value:
-    """How many elements are in each of so many equal parts of a range."""
+    """The histogram of a range with equal bins."""
     if not isinstance(min, int | float) or not isinstance(max, int | float):
         raise Unsupported("bounds that are computed from the inputs")
     if kind(self.dtype) != 2:
@@ -318,7 +318,7 @@ def _vander(op: Context, x: Value, count: Int | None) -> Value:
 
 @aten("vander")
 def vander(op: Context, x: Value, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803
-    """Powers of each element as columns, the highest first."""
+    """Powers of each element as columns, in descending order."""
     found = _vander(op, x, N)
     if increasing:
         return found
@@ -329,13 +329,13 @@ def vander(op: Context, x: Value, N: int | None = None, increasing: bool = False
 
 @aten("linalg_vander")
 def linalg_vander(op: Context, x: Value, N: int | None = None) -> Value:  # noqa: N803
-    """Powers of each element as columns, the lowest first."""
+    """Powers of each element as columns, in ascending order."""
     return _vander(op, op.reshape(x, (1,)) if x.rank == 0 else x, N)
 
 
 @aten("matrix_power", "linalg_matrix_power")
 def matrix_power(op: Context, self: Value, n: int) -> Value:
-    """The product of so many of the same matrix; of its inverse if the number is negative."""
+    """A power of matrices; of their inverses if the exponent is negative."""
     if n == 0:
         return linalg.identity_like(op, self)
     x = inverse(op, self) if n < 0 else op.outer(self)
@@ -375,7 +375,7 @@ def matrix_norm(
     op: Context, self: Value, ord: Scalar | str = "fro", dim: Sequence[int] = (-2, -1),
     keepdim: bool = False, dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """A norm of matrices, by its name or its order."""
+    """A norm of matrices, by name or order."""
     if not isinstance(ord, str | int | float):
         raise Unsupported("a norm that is computed from the inputs")
     return _matrix_norm(op, op.cast(self, dtype or self.dtype), ord, dim, keepdim=keepdim)
@@ -386,7 +386,7 @@ def linalg_norm(
     op: Context, self: Value, ord: Scalar | str | None = None, dim: Axes = None,
     keepdim: bool = False, dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """The norm of vectors, or of matrices by its name or its order."""
+    """A norm of vectors, or of matrices by name or order."""
     if ord is not None and not isinstance(ord, str | int | float):
         raise Unsupported("a norm that is computed from the inputs")
     x, axes = op.cast(self, dtype or self.dtype), axes_of(self, dim)
@@ -397,7 +397,7 @@ def linalg_norm(
 
 @aten("linalg_cond", "linalg_cond.p_str")
 def linalg_cond(op: Context, self: Value, p: Scalar | str | None = None) -> Value:
-    """The norm of matrices times that of their inverses."""
+    """The condition number of matrices."""
     if p is None or p in (2, -2):
         values = svdvals(op, self)
         largest, smallest = amax(op, values, [-1]), amin(op, values, [-1])
@@ -410,7 +410,7 @@ def linalg_cond(op: Context, self: Value, p: Scalar | str | None = None) -> Valu
 def nuclear_norm(
     op: Context, self: Value, dim: Sequence[int] = (-2, -1), keepdim: bool = False
 ) -> Value:
-    """The sum of matrices' singular values."""
+    """The nuclear norm of matrices."""
     return _matrix_norm(op, self, "nuc", dim, keepdim=keepdim)
 
 
@@ -429,7 +429,7 @@ def linalg_diagonal(
 def linspace(
     op: Context, start: Value | Scalar, end: Value | Scalar, steps: int, dtype: str | None = None
 ) -> Value:
-    """So many numbers at equal distances, both bounds included."""
+    """A number of equally spaced values, including both bounds."""
     to = dtype or DEFAULT
     if kind(to) != 2:
         raise Unsupported(f"distances of {to}")
@@ -449,6 +449,6 @@ def logspace(
     op: Context, start: Value | Scalar, end: Value | Scalar, steps: int, base: float = 10.0,
     dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """Powers of a base at equal distances of their exponents."""
+    """Powers of a base with equally spaced exponents."""
     exponents = linspace(op, start, end, steps, dtype)
     return op.elementwise("Pow", op.constant(base, exponents.dtype), exponents)

@@ -37,13 +37,13 @@ NEAREST = {"lower": "Floor", "higher": "Ceil", "nearest": "Round"}  # without in
 def topk(
     op: Context, self: Value, k: Int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Value]:
-    """The largest or smallest elements, and where they are."""
+    """The largest or smallest elements, and their indices."""
     return _top(op, self, k, dim, largest=largest, in_order=sorted)
 
 
 @aten("sort")
 def sort(op: Context, self: Value, dim: int = -1, descending: bool = False) -> list[Value]:
-    """Elements in order, and where they were."""
+    """Sorted elements, and their indices."""
     return sort_stable(op, self, None, dim, descending)
 
 
@@ -51,7 +51,7 @@ def sort(op: Context, self: Value, dim: int = -1, descending: bool = False) -> l
 def sort_stable(
     op: Context, self: Value, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> list[Value]:
-    """Elements in order, equal ones in that they had, and where they were."""
+    """Stably sorted elements, and their indices."""
     del stable
     x = op.named(self)
     if x.rank == 0:
@@ -61,7 +61,7 @@ def sort_stable(
 
 @aten("argsort")
 def argsort(op: Context, self: Value, dim: int = -1, descending: bool = False) -> Value:
-    """Where elements in order were."""
+    """Indices that sort the elements."""
     return sort(op, self, dim, descending)[1]
 
 
@@ -69,19 +69,19 @@ def argsort(op: Context, self: Value, dim: int = -1, descending: bool = False) -
 def argsort_stable(
     op: Context, self: Value, stable: bool, dim: int = -1, descending: bool = False
 ) -> Value:
-    """Where elements in order were."""
+    """Indices that stably sort the elements."""
     return sort_stable(op, self, stable, dim, descending)[1]
 
 
 @aten("msort")
 def msort(op: Context, self: Value) -> Value:
-    """Elements in order along the first axis."""
+    """Elements sorted along the first axis."""
     return sort(op, self, 0)[0]
 
 
 @aten("kthvalue")
 def kthvalue(op: Context, self: Value, k: Int, dim: int = -1, keepdim: bool = False) -> list[Value]:
-    """The k-th smallest element, and where it is."""
+    """The k-th smallest element, and its index."""
     if self.rank == 0:
         return [self, op.constant(0, "int64")]
     values = _top(op, self, k, dim, largest=False, in_order=True)
@@ -110,7 +110,7 @@ def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> lis
 
 @aten("median")
 def median(op: Context, self: Value) -> Value:
-    """The middle element of all, of two the smaller one."""
+    """The lower median of all elements."""
     x = op.named(self)
     return median_dim(op, op.reshape(x, (dims.product(x.shape),)), 0)[0]
 
@@ -139,7 +139,7 @@ def nanmedian_along(op: Context, self: Value, dim: int, keepdim: bool = False) -
 
 @aten("nanmedian")
 def nanmedian(op: Context, self: Value) -> Value:
-    """The middle element of all that are numbers, of two the smaller one."""
+    """The lower median of all elements that are not NaN."""
     if kind(self.dtype) != 2:
         raise Unsupported(f"medians of {self.dtype}")
     x = op.named(self)
@@ -216,7 +216,7 @@ def nanquantile(
 
 @aten("cumsum")
 def cumsum(op: Context, self: Value, dim: int, dtype: str | None = None) -> Value:
-    """Running sums; of integers as int64."""
+    """Cumulative sums; of integers in int64."""
     x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
     if x.rank == 0:
         return x
@@ -225,7 +225,7 @@ def cumsum(op: Context, self: Value, dim: int, dtype: str | None = None) -> Valu
 
 @aten("cumprod")
 def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Value:
-    """Running products; of integers as int64."""
+    """Cumulative products; of integers in int64."""
     x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
     if x.rank == 0:
         return x
@@ -258,13 +258,13 @@ def _running_with_place(op: Context, which: str, x: Value, dim: int) -> list[Val
 
 @aten("cummax")
 def cummax(op: Context, self: Value, dim: int) -> list[Value]:
-    """The largest so far, and where the last of them is."""
+    """The cumulative maximum, and the index of its last occurrence."""
     return _running_with_place(op, "Max", self, dim)
 
 
 @aten("cummin")
 def cummin(op: Context, self: Value, dim: int) -> list[Value]:
-    """The smallest so far, and where the last of them is."""
+    """The cumulative minimum, and the index of its last occurrence."""
     return _running_with_place(op, "Min", self, dim)
 
 
@@ -303,7 +303,7 @@ def bucketize(
     op: Context, self: Value | Scalar, boundaries: Value, out_int32: bool = False,
     right: bool = False,
 ) -> Value:  # fmt: skip
-    """Between which bounds numbers are."""
+    """The index of the bucket of each element."""
     (x,) = together(op, [self], None if isinstance(self, Value) else boundaries.dtype)
     return _below(op, x, boundaries, out_int32=out_int32, right=right)
 
@@ -313,7 +313,7 @@ def searchsorted(
     op: Context, sorted_sequence: Value, self: Value, out_int32: bool = False,
     right: bool = False, side: str | None = None, sorter: Value | None = None,
 ) -> Value:  # fmt: skip
-    """Where numbers would stand among sorted ones."""
+    """The index at which each value would be inserted into a sorted sequence."""
     if sorter is not None:
         sorted_sequence = op.emit("GatherElements", sorted_sequence, sorter,
                                   dtype=sorted_sequence.dtype, shape=sorted_sequence.shape,
@@ -335,7 +335,7 @@ def isin(
     op: Context, elements: Value, test_elements: Value, assume_unique: bool = False,
     invert: bool = False,
 ) -> Value:  # fmt: skip
-    """Whether elements are among others."""
+    """Whether each element is one of the test elements."""
     del assume_unique
     named = op.named(test_elements)
     flat = op.reshape(named, (dims.product(named.shape),))
@@ -374,7 +374,7 @@ def unique_consecutive(
 
 @aten("bincount")
 def bincount(op: Context, self: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often each number occurs."""
+    """How often each integer occurs."""
     most = op.node("ReduceMax", [op.cast(self, "int64"), op.constant([0], "int64")],
                    [("int64", (1,))], attributes={"keepdims": 1})[0]  # fmt: skip
     length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
@@ -404,7 +404,7 @@ def unique2(
     op: Context, self: Value, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """Elements that differ, where each is among them, and how often; torch sorts them always."""
+    """Distinct elements in order, the index of each element among them, and their counts."""
     del sorted, return_inverse, return_counts
     x = op.named(self)
     count = dims.product(x.shape)

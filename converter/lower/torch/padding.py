@@ -101,7 +101,7 @@ def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int])
 
 @aten("constant_pad_nd")
 def constant_pad_nd(op: Context, self: Value, pad: Ints, value: Scalar = 0) -> Value:
-    """A number at both ends of the last axes."""
+    """Padding of the last axes by a constant."""
     if not isinstance(value, int | float):
         raise Unsupported("padding by a number that is computed from the inputs")
     return pad_axes(op, self, pad, "constant", value)
@@ -111,34 +111,34 @@ def constant_pad_nd(op: Context, self: Value, pad: Ints, value: Scalar = 0) -> V
 def pad(
     op: Context, self: Value, pad: Ints, mode: str = "constant", value: float | None = None
 ) -> Value:
-    """More at both ends of the last axes."""
+    """Padding of the last axes."""
     return pad_axes(op, self, pad, mode, value)
 
 
 @aten(
     Variant(
         ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
-        "More at both ends of the last axes: mirrored, the edge left out.",
+        "Padding of the last axes by reflection, without the edge.",
         mode="reflect",
     ),
     Variant(
         ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-        "More at both ends of the last axes: the edge again.",
+        "Padding of the last axes by their edges.",
         mode="replicate",
     ),
 )
 def pad_by_mode(op: Context, self: Value, padding: Ints, *, mode: str) -> Value:
-    """More at both ends of the last axes."""
+    """Padding of the last axes."""
     return pad_axes(op, self, padding, mode, None)
 
 
 @aten("_pad_circular")
 def pad_circular(op: Context, self: Value, pad: Ints) -> Value:
-    """More at both ends of the last axes: what is at the other end."""
+    """Circular padding of the last axes."""
     return pad_axes(op, self, pad, "circular", None)
 
 
 @aten("_pad_enum")
 def pad_enum(op: Context, self: Value, pad: Ints, mode: int, value: float | None = None) -> Value:
-    """More at both ends of the last axes."""
+    """Padding of the last axes."""
     return pad_axes(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)

@@ -206,7 +206,7 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
 def adaptive_avg_pool(
     op: Context, self: Value, output_size: Sequence[int | None], *, rank: int
 ) -> Value:
-    """The mean of so many windows."""
+    """Adaptive average pooling."""
     return _adaptive_mean(op, self, output_size, rank)
 
 
@@ -214,7 +214,7 @@ def adaptive_avg_pool(
 def adaptive_max_pool(
     op: Context, self: Value, output_size: Sequence[int | None], *, rank: int
 ) -> list[Value]:
-    """The largest of so many windows, and where it is."""
+    """Adaptive max pooling, and the indices of the maxima."""
     return _adaptive_max(op, self, output_size, rank)
 
 
@@ -223,7 +223,7 @@ def max_pool(
     op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
     dilation: Ints = (1,), ceil_mode: bool = False, *, rank: int,
 ) -> Value:  # fmt: skip
-    """The largest of each window."""
+    """The maximum of each window."""
     return _max_pool(
         op, self, kernel_size, stride, padding, dilation, rank, places=False, up=ceil_mode
     )[0]
@@ -234,7 +234,7 @@ def max_pool_with_indices(
     op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
     dilation: Ints = (1,), ceil_mode: bool = False, *, rank: int,
 ) -> list[Value]:  # fmt: skip
-    """The largest of each window, and where it is."""
+    """The maximum of each window, and its index."""
     return _max_pool(
         op, self, kernel_size, stride, padding, dilation, rank, places=True, up=ceil_mode
     )

@@ -36,7 +36,7 @@ def reduce_over(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool
 def total(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
-    """The sum; of integers as int64."""
+    """The sum; of integers in int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
     return reduce_over(op, "ReduceSum", op.cast(self, to), dim, keepdim=keepdim)
 
@@ -45,7 +45,7 @@ def total(
 def nansum(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
-    """The sum of what is a number."""
+    """The sum of elements that are not NaN."""
     x = self
     if kind(x.dtype) == 2:
         x = op.where(op.unary("IsNaN", x), op.constant(0.0, x.dtype), x)
@@ -64,7 +64,7 @@ def mean(
 def nanmean(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
-    """The mean of what is a number."""
+    """The mean of elements that are not NaN."""
     x = op.cast(self, dtype or self.dtype)
     there = op.cast(op.unary("Not", op.unary("IsNaN", x)), x.dtype)
     return op.div(nansum(op, x, dim, keepdim), total(op, there, dim, keepdim))
@@ -72,7 +72,7 @@ def nanmean(
 
 @aten("prod")
 def prod(op: Context, self: Value, dtype: str | None = None) -> Value:
-    """The product of all elements; of integers as int64."""
+    """The product of all elements; of integers in int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
     return reduce_over(op, "ReduceProd", op.cast(self, to), None, keepdim=False)
 
@@ -81,20 +81,20 @@ def prod(op: Context, self: Value, dtype: str | None = None) -> Value:
 def prod_dim(
     op: Context, self: Value, dim: int, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
-    """The product along an axis; of integers as int64."""
+    """The product along an axis; of integers in int64."""
     to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
     return reduce_over(op, "ReduceProd", op.cast(self, to), [dim], keepdim=keepdim)
 
 
 @aten("amax")
 def amax(op: Context, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    """The largest."""
+    """The maximum over axes."""
     return extreme(op, "Max", self, dim, keepdim=keepdim)
 
 
 @aten("amin")
 def amin(op: Context, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
-    """The smallest."""
+    """The minimum over axes."""
     return extreme(op, "Min", self, dim, keepdim=keepdim)
 
 
@@ -105,19 +105,19 @@ def extreme(op: Context, which: str, x: Value, dim: Axes, *, keepdim: bool) -> V
 
 @aten("aminmax")
 def aminmax(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> list[Value]:
-    """The smallest, and the largest."""
+    """The minimum and the maximum."""
     return [extreme(op, which, self, dim, keepdim=keepdim) for which in ("Min", "Max")]
 
 
 @aten("max")
 def maximum(op: Context, self: Value) -> Value:
-    """The largest of all elements."""
+    """The maximum of all elements."""
     return extreme(op, "Max", self, None, keepdim=False)
 
 
 @aten("min")
 def minimum(op: Context, self: Value) -> Value:
-    """The smallest of all elements."""
+    """The minimum of all elements."""
     return extreme(op, "Min", self, None, keepdim=False)
 
 
@@ -130,13 +130,13 @@ def _with_place(op: Context, which: str, x: Value, dim: int, *, keepdim: bool) -
 
 @aten("max.dim")
 def max_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    """The largest along an axis, and where it is."""
+    """The maximum along an axis, and its index."""
     return _with_place(op, "Max", self, dim, keepdim=keepdim)
 
 
 @aten("min.dim")
 def min_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    """The smallest along an axis, and where it is."""
+    """The minimum along an axis, and its index."""
     return _with_place(op, "Min", self, dim, keepdim=keepdim)
 
 
@@ -154,25 +154,25 @@ def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: b
 
 @aten("argmax")
 def argmax(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    """Where the largest is."""
+    """The index of the maximum."""
     return place_of(op, "ArgMax", self, dim, keepdim=keepdim)
 
 
 @aten("argmin")
 def argmin(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    """Where the smallest is."""
+    """The index of the minimum."""
     return place_of(op, "ArgMin", self, dim, keepdim=keepdim)
 
 
 @aten("any", "any.dim", "any.dims")
 def some(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    """Whether any is true."""
+    """Whether any element is true."""
     return _as_torch(op, self, reduce.some(op, self, axes_of(self, dim), keepdims=keepdim))
 
 
 @aten("all", "all.dim", "all.dims")
 def every(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    """Whether all are true."""
+    """Whether all elements are true."""
     return _as_torch(op, self, reduce.every(op, self, axes_of(self, dim), keepdims=keepdim))
 
 
@@ -328,7 +328,7 @@ def vector_norm(
 
 @aten("frobenius_norm.dim")
 def frobenius_norm(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
-    """The root of the sum of squares along axes."""
+    """The Euclidean norm along axes."""
     return norm_of(op, self, 2.0, dim, keepdim=keepdim)
 
 
@@ -343,7 +343,7 @@ def pairwise_distance(
 
 @aten("cosine_similarity")
 def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
-    """The cosine of the angle between vectors along an axis."""
+    """The cosine similarity of vectors along an axis."""
     first, second = together(op, [x1, x2], floating(result_type(x1, x2)))
     shape = broadcast(op.named(first).shape, op.named(second).shape)
     least = op.constant(eps, first.dtype)
@@ -356,7 +356,7 @@ def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: floa
 
 @aten("_euclidean_dist")
 def euclidean_distance(op: Context, x1: Value, x2: Value) -> Value:
-    """Distances of all rows of one matrix to all of another."""
+    """Distances between all rows of two matrices."""
     apart = op.sub(op.unsqueeze(x1, [-2]), op.unsqueeze(x2, [-3]))
     return norm_of(op, apart, 2.0, [-1], keepdim=False)
 
@@ -365,7 +365,7 @@ def euclidean_distance(op: Context, x1: Value, x2: Value) -> Value:
 def cdist(
     op: Context, x1: Value, x2: Value, p: float = 2, compute_mode: int | None = None
 ) -> Value:
-    """P-norms of the differences of all rows of one matrix and all of another."""
+    """P-norms of the differences between all rows of two matrices."""
     del compute_mode
     apart = op.sub(op.unsqueeze(x1, [-2]), op.unsqueeze(x2, [-3]))
     return norm_of(op, apart, float(p), [-1], keepdim=False)
@@ -373,7 +373,7 @@ def cdist(
 
 @aten("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(op: Context, self: Value, dim: Axes = None) -> Value:
-    """How many are not zero."""
+    """The number of elements that are not zero."""
     return reduce.count_nonzero(op, self, axes_of(self, dim), "int64")
 
 

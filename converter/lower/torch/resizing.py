@@ -150,9 +150,9 @@ def _modes(how: str, *, align: bool) -> dict[str, Attribute]:
 
 
 @aten(
-    *(Variant(f"upsample_nearest{n}d.vec", "The nearest pixel.", how="nearest") for n in RANKS),
+    *(Variant(f"upsample_nearest{n}d.vec", "Nearest pixel.", how="nearest") for n in RANKS),
     *(
-        Variant(f"_upsample_nearest_exact{n}d.vec", "The pixel of the nearest centre.", how="exact")
+        Variant(f"_upsample_nearest_exact{n}d.vec", "Nearest pixel by centers.", how="exact")
         for n in RANKS
     ),
 )
@@ -239,8 +239,8 @@ def trilinear3d(
 
 
 @aten(
-    Variant("_upsample_bilinear2d_aa", "Linear averages of what shrinks.", how="linear"),
-    Variant("_upsample_bicubic2d_aa", "Cubic averages of what shrinks.", how="cubic"),
+    Variant("_upsample_bilinear2d_aa", "Linear, with antialiasing.", how="linear"),
+    Variant("_upsample_bicubic2d_aa", "Cubic, with antialiasing.", how="cubic"),
 )
 def resize_smoothly(
     op: Context, self: Value, output_size: Ints, align_corners: bool, scales_h: float | None = None,
@@ -252,8 +252,8 @@ def resize_smoothly(
 
 
 @aten(
-    Variant("_upsample_bilinear2d_aa.vec", "Linear averages of what shrinks.", how="linear"),
-    Variant("_upsample_bicubic2d_aa.vec", "Cubic averages of what shrinks.", how="cubic"),
+    Variant("_upsample_bilinear2d_aa.vec", "Linear, with antialiasing.", how="linear"),
+    Variant("_upsample_bicubic2d_aa.vec", "Cubic, with antialiasing.", how="cubic"),
 )
 def resize_smoothly_by_factors(
     op: Context, input: Value, output_size: Ints | None, align_corners: bool, scale_factors: Floats

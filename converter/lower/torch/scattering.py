@@ -35,7 +35,7 @@ SEGMENT_JOINS = {"ReduceSum": "Add", "ReduceProd": "Mul", "ReduceMax": "Max", "R
 
 @aten("copy")
 def copy(op: Context, self: Value, src: Value, non_blocking: bool = False) -> Value:
-    """Another tensor's elements, in this one's shape and dtype."""
+    """The elements of another tensor, in the shape and dtype of this one."""
     del non_blocking
     return op.expand(op.cast(src, self.dtype), op.named(self).shape)
 
@@ -134,7 +134,7 @@ def segment_reduce(
     indices: Value | None = None, offsets: Value | None = None, axis: int = 0,
     unsafe: bool = False, initial: Scalar | None = None,
 ) -> Value:  # fmt: skip
-    """The sum, mean, product or extreme of each of the segments that lie one behind another."""
+    """The sum, mean, product, maximum or minimum of consecutive segments."""
     del unsafe
     bounds = lengths if offsets is None else offsets
     if bounds is None or indices is not None or axis != 0 or bounds.rank != 1:
@@ -176,14 +176,14 @@ def index_copy(op: Context, self: Value, dim: int, index: Value, source: Value) 
 def index_add(
     op: Context, self: Value, dim: int, index: Value, source: Value, alpha: Scalar = 1
 ) -> Value:
-    """The tensor, with something added to slices along an axis."""
+    """The tensor, with values added to slices along an axis."""
     part = source if alpha == 1 else op.mul(source, op.scalar(alpha, source.dtype))
     return _put(op, op.named(self), _axis(self, dim), index, part, "add")
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(op: Context, self: Value, dim: int, index: Value, value: Scalar | Value) -> Value:
-    """The tensor, with one number in slices along an axis."""
+    """The tensor, with slices along an axis filled with a number."""
     x = op.named(self)
     (number,) = together(op, [value], x.dtype)
     wide = op.reshape(number, (1,) * x.rank)
@@ -195,7 +195,7 @@ def index_put(
     op: Context, self: Value, indices: Sequence[Value | None], values: Value,
     accumulate: bool = False, unsafe: bool = False,
 ) -> Value:  # fmt: skip
-    """The tensor, with other elements at the places that tensors say, masks among them."""
+    """The tensor, with elements replaced by index tensors or masks."""
     del unsafe
     x = op.named(self)
     part = op.cast(values, x.dtype)
@@ -255,7 +255,7 @@ def scatter(op: Context, self: Value, dim: int, index: Value, src: Value) -> Val
 
 @aten("scatter.value")
 def scatter_value(op: Context, self: Value, dim: int, index: Value, value: Scalar) -> Value:
-    """The tensor, with one number at places along an axis."""
+    """The tensor, with elements along an axis replaced by a number."""
     source = op.filled(op.named(index).shape, value, self.dtype)
     return _scatter(op, self, dim, index, source)
 
@@ -264,7 +264,7 @@ def scatter_value(op: Context, self: Value, dim: int, index: Value, value: Scala
 def scatter_joined(
     op: Context, self: Value, dim: int, index: Value, src: Value, reduce: str
 ) -> Value:
-    """The tensor, with elements along an axis added to, or multiplied by others."""
+    """The tensor, with values added to, or multiplied with, elements along an axis."""
     return _scatter(op, self, dim, index, src, _reduction(reduce))
 
 
@@ -272,14 +272,14 @@ def scatter_joined(
 def scatter_value_joined(
     op: Context, self: Value, dim: int, index: Value, value: Scalar, reduce: str
 ) -> Value:
-    """The tensor, with elements along an axis added to, or multiplied by one number."""
+    """The tensor, with a number added to, or multiplied with, elements along an axis."""
     source = op.filled(op.named(index).shape, value, self.dtype)
     return _scatter(op, self, dim, index, source, _reduction(reduce))
 
 
 @aten("scatter_add")
 def scatter_add(op: Context, self: Value, dim: int, index: Value, src: Value) -> Value:
-    """The tensor, with something added to elements along an axis."""
+    """The tensor, with values added to elements along an axis."""
     return _scatter(op, self, dim, index, src, "add")
 
 
@@ -288,7 +288,7 @@ def scatter_reduce(
     op: Context, self: Value, dim: int, index: Value, src: Value, reduce: str,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
-    """The tensor, with elements along an axis joined with others."""
+    """The tensor, with elements along an axis reduced with values."""
     if not include_self:
         return _of_others(op, self, dim, index, src, reduce)
     if reduce == "mean":
@@ -311,7 +311,7 @@ def index_reduce(
     op: Context, self: Value, dim: int, index: Value, source: Value, reduce: str,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
-    """The tensor, with slices along an axis joined with others."""
+    """The tensor, with slices along an axis reduced with values."""
     if self.rank == 0:
         wide = [op.reshape(v, (1,)) for v in (self, index, source)]
         return op.reshape(index_reduce(op, wide[0], 0, wide[1], wide[2], reduce, include_self), ())
@@ -361,12 +361,12 @@ def _reduction(name: str) -> str:
 @aten(
     Variant(
         "max_unpool2d",
-        "What 2-dimensional pooling kept, back at its places among zeros.",
+        "Max unpooling of images: values at their former indices, and zeros.",
         spatial=2,
     ),
     Variant(
         "max_unpool3d",
-        "What 3-dimensional pooling kept, back at its places among zeros.",
+        "Max unpooling of volumes: values at their former indices, and zeros.",
         spatial=3,
     ),
 )
@@ -388,7 +388,7 @@ def max_unpool(
 
 @aten("put")
 def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
-    """The tensor, with elements by their number among all replaced, or added to."""
+    """The tensor, with elements at flat indices replaced, or added to."""
     x = op.named(self)
     flat, places, values = (
         op.reshape(op.named(v), (dims.product(op.named(v).shape),)) for v in (x, index, source)
@@ -402,7 +402,7 @@ def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool 
 
 @aten("masked_scatter")
 def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
-    """The tensor, with a source's elements in turn where a mask holds."""
+    """The tensor, with consecutive source elements where a mask is true."""
     x = op.named(self)
     shape = broadcast(x.shape, op.named(mask).shape)
     x, held = op.expand(x, shape), op.expand(op.cast(mask, "bool"), shape)

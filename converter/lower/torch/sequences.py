@@ -93,7 +93,7 @@ def apply(op: Context, row: Row, given: Mapping[str, ProgramValue]) -> ProgramVa
 def pack_padded_sequence(
     op: Context, input: Value, lengths: Value, batch_first: bool
 ) -> list[Value]:
-    """Sequences without what stands behind their ends, and how many there are at each step."""
+    """Packed sequences, and the batch size at each step."""
     x = op.named(input.transposed([1, 0, *range(2, input.rank)]) if batch_first else input)
     lengths = op.cast(lengths, "int64")
     steps = _size(op, "ReduceMax", lengths)
@@ -123,7 +123,7 @@ def pad_packed_sequence(
     op: Context, data: Value, batch_sizes: Value, batch_first: bool, padding_value: float,
     total_length: Int,
 ) -> list[Value]:  # fmt: skip
-    """Packed sequences with a number behind their ends, and their lengths."""
+    """Padded sequences of packed ones, and their lengths."""
     del batch_sizes
     if not isinstance(data, Packed) or data.lengths is None:
         raise Unsupported("packed sequences that something else has packed")
@@ -191,7 +191,7 @@ def one_state_data(
 
 @aten("_nested_tensor_from_mask")
 def nested_tensor_from_mask(op: Context, t: Value, mask: Value, mask_check: bool = True) -> Value:
-    """Sequences without the steps that a mask is false for."""
+    """Nested sequences without the steps where a mask is false."""
     del mask_check
     x = op.named(t)
     kept = op.cast(mask, "bool")
@@ -204,7 +204,7 @@ def nested_tensor_from_mask(op: Context, t: Value, mask: Value, mask_check: bool
 def to_padded_tensor(
     op: Context, self: Value, padding: float, output_size: list[Int] | None = None
 ) -> Value:
-    """Nested sequences with a number behind their ends."""
+    """Padded sequences of nested ones."""
     if not isinstance(self, Nested) or self.kept is None:
         raise Unsupported("sequences that something else has nested")
     if output_size is None or [*output_size] != [integer(n) for n in op.named(self).shape]:

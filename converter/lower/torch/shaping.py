@@ -67,7 +67,7 @@ def reshape_alias(op: Context, self: Value, size: Ints, stride: Ints = ()) -> Va
 
 @aten("view.dtype")
 def view_dtype(op: Context, self: Value, dtype: str) -> Value:
-    """The same bits as another type; a gap, but for the type that it is."""
+    """The bits as another dtype; supported only for the tensor's own dtype."""
     del op
     if dtype != self.dtype:
         raise Unsupported(f"bits of {self.dtype} as {dtype}")
@@ -76,7 +76,7 @@ def view_dtype(op: Context, self: Value, dtype: str) -> Value:
 
 @aten("flatten.using_ints")
 def flatten(op: Context, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
-    """Axes from one to another joined to one."""
+    """A range of axes merged into one."""
     if self.rank == 0:
         return op.reshape(self, (1,))
     x = op.named(self)
@@ -87,7 +87,7 @@ def flatten(op: Context, self: Value, start_dim: int = 0, end_dim: int = -1) -> 
 
 @aten("unflatten.int")
 def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
-    """An axis as several."""
+    """An axis split into several."""
     x = op.named(self)
     axis = x.axis(dim)
     shape = [*x.shape[:axis], *sizes, *x.shape[axis + 1 :]]
@@ -96,7 +96,7 @@ def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
 
 @aten("squeeze", "squeeze_copy")
 def squeeze(op: Context, self: Value) -> Value:
-    """The elements without axes of one."""
+    """The tensor without axes of size 1."""
     if None in self.shape:
         raise Unsupported("axes of sizes that are not known, dropped where they are 1")
     return drop_ones(op, self, may_be_one=not op.is_exported)
@@ -104,54 +104,54 @@ def squeeze(op: Context, self: Value) -> Value:
 
 @aten("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
 def squeeze_dim(op: Context, self: Value, dim: int | Sequence[int]) -> Value:
-    """The elements without an axis, where that is of one."""
+    """The tensor without an axis if that has size 1."""
     axes = [dim] if isinstance(dim, int) else list(dim)
     return drop_ones(op, self, axes if self.rank else [], may_be_one=not op.is_exported)
 
 
 @aten("unsqueeze", "unsqueeze_copy")
 def unsqueeze(op: Context, self: Value, dim: int) -> Value:
-    """The elements with another axis, of one."""
+    """The tensor with a new axis of size 1."""
     return op.unsqueeze(self, [dim])
 
 
 @aten("atleast_1d")
 def atleast_1d(op: Context, self: Value) -> Value:
-    """The elements with an axis, if there is none."""
+    """The tensor with at least one axis."""
     return op.reshape(self, (1,)) if self.rank == 0 else self
 
 
 @aten("atleast_2d")
 def atleast_2d(op: Context, self: Value) -> Value:
-    """The elements with two axes, if there are less."""
+    """The tensor with at least two axes."""
     x = atleast_1d(op, self)
     return op.unsqueeze(x, [0]) if x.rank == 1 else x
 
 
 @aten("atleast_3d")
 def atleast_3d(op: Context, self: Value) -> Value:
-    """The elements with three axes, if there are less."""
+    """The tensor with at least three axes."""
     x = atleast_2d(op, self)
     return op.unsqueeze(x, [2]) if x.rank == 2 else x
 
 
 @aten("permute", "permute_copy")
 def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
-    """The axes in another order."""
+    """The axes permuted."""
     del op
     return self.transposed([self.axis(n) for n in dims])
 
 
 @aten("transpose.int", "swapdims", "transpose_copy.int")
 def transpose(op: Context, self: Value, dim0: int, dim1: int) -> Value:
-    """Two axes in each other's place."""
+    """Two axes exchanged."""
     del op
     return swap_axes(self, dim0, dim1)
 
 
 @aten("swapaxes")
 def swapaxes(op: Context, self: Value, axis0: int, axis1: int) -> Value:
-    """Two axes in each other's place."""
+    """Two axes exchanged."""
     return transpose(op, self, axis0, axis1)
 
 
@@ -181,7 +181,7 @@ def numpy_t(op: Context, self: Value) -> Value:
 
 @aten("movedim.intlist", "moveaxis.intlist")
 def movedim(op: Context, self: Value, source: Sequence[int], destination: Sequence[int]) -> Value:
-    """Axes at other places."""
+    """Axes moved to other positions."""
     del op
     moved = [self.axis(n) for n in source]
     rest = iter([i for i in range(self.rank) if i not in moved])
@@ -191,13 +191,13 @@ def movedim(op: Context, self: Value, source: Sequence[int], destination: Sequen
 
 @aten("movedim.int", "moveaxis.int")
 def movedim_int(op: Context, self: Value, source: int, destination: int) -> Value:
-    """An axis at another place."""
+    """An axis moved to another position."""
     return movedim(op, self, [source], [destination])
 
 
 @aten("expand", "expand_copy")
 def expand(op: Context, self: Value, size: Ints, implicit: bool = False) -> Value:
-    """The elements repeated along axes of one."""
+    """The tensor broadcast to a shape."""
     del implicit
     return expand_to(op, self, size)
 
@@ -220,19 +220,19 @@ def expand_to(op: Context, x: Value, size: Ints) -> Value:
 
 @aten("expand_as")
 def expand_as(op: Context, self: Value, other: Value) -> Value:
-    """The elements repeated to the shape of another tensor."""
+    """The tensor broadcast to the shape of another one."""
     return op.expand(self, op.named(other).shape)
 
 
 @aten("broadcast_to")
 def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
-    """The elements repeated along axes of one."""
+    """The tensor broadcast to a shape."""
     return expand_to(op, self, size)
 
 
 @aten("broadcast_tensors")
 def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
-    """Tensors repeated to one shape."""
+    """Tensors broadcast to a common shape."""
     shape: tuple[Dim, ...] = ()
     for x in tensors:
         shape = broadcast(shape, op.named(x).shape)
@@ -241,7 +241,7 @@ def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
 
 @aten("repeat")
 def repeat(op: Context, self: Value, repeats: Ints) -> Value:
-    """Copies beside each other."""
+    """The tensor tiled along axes."""
     x = op.named(self)
     more = len(repeats) - x.rank
     if more:
@@ -254,7 +254,7 @@ def repeat(op: Context, self: Value, repeats: Ints) -> Value:
 
 @aten("tile")
 def tile(op: Context, self: Value, dims: Ints) -> Value:
-    """Copies beside each other; of fewer axes, of the last ones."""
+    """The tensor tiled; missing repeats are 1."""
     return repeat(op, self, [*[1] * (self.rank - len(dims)), *dims])
 
 
@@ -262,7 +262,7 @@ def tile(op: Context, self: Value, dims: Ints) -> Value:
 def repeat_interleave(
     op: Context, self: Value, repeats: Int, dim: int | None = None, output_size: Int | None = None
 ) -> Value:
-    """Each element several times in a row."""
+    """Each element repeated."""
     del output_size
     x = op.named(self)
     if dim is None:
@@ -303,7 +303,7 @@ def repeat_indices(op: Context, repeats: Value, output_size: Int | None = None) 
 
 @aten("cat", "concat", "concatenate")
 def cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
-    """Tensors one after another along an axis."""
+    """Tensors concatenated along an axis."""
     dtype = result_type(*tensors)
     # torch passes over tensors of no elements and one axis, whatever the others are.
     some = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
@@ -318,20 +318,20 @@ def cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
 
 @aten("hstack")
 def hstack(op: Context, tensors: Tensors) -> Value:
-    """Tensors beside each other."""
+    """Tensors stacked horizontally (along the second axis)."""
     values = [op.reshape(x, (1,)) if x.rank == 0 else x for x in tensors]
     return cat(op, values, 0 if values[0].rank == 1 else 1)
 
 
 @aten("vstack", "row_stack")
 def vstack(op: Context, tensors: Tensors) -> Value:
-    """Tensors below each other."""
+    """Tensors stacked vertically (along the first axis)."""
     return cat(op, [op.unsqueeze(x, [0]) if x.rank == 1 else x for x in tensors], 0)
 
 
 @aten("stack")
 def stack(op: Context, tensors: Tensors, dim: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     dtype = result_type(*tensors)
     rank = tensors[0].rank + 1
     axis = dim + rank if dim < 0 else dim
@@ -341,7 +341,7 @@ def stack(op: Context, tensors: Tensors, dim: int = 0) -> Value:
 
 @aten("flip")
 def flip(op: Context, self: Value, dims: Sequence[int]) -> Value:
-    """Axes the other way round."""
+    """Axes reversed."""
     if not dims or self.rank == 0:
         return self
     count = len(dims)
@@ -351,19 +351,19 @@ def flip(op: Context, self: Value, dims: Sequence[int]) -> Value:
 
 @aten("fliplr")
 def fliplr(op: Context, self: Value) -> Value:
-    """The second axis the other way round."""
+    """The second axis reversed."""
     return flip(op, self, [1])
 
 
 @aten("flipud")
 def flipud(op: Context, self: Value) -> Value:
-    """The first axis the other way round."""
+    """The first axis reversed."""
     return flip(op, self, [0])
 
 
 @aten("rot90")
 def rot90(op: Context, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) -> Value:
-    """Turned by quarters, in the plane of two axes."""
+    """A rotation by multiples of 90 degrees in the plane of two axes."""
     one, other = dims
     if k % 4 == 0:
         return self
@@ -376,7 +376,7 @@ def rot90(op: Context, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) ->
 
 @aten("roll")
 def roll(op: Context, self: Value, shifts: Ints, dims: Sequence[int] = ()) -> Value:
-    """Elements moved along axes, and what leaves at the end in at the beginning."""
+    """Elements rolled along axes."""
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [dims] if isinstance(dims, int) else list(dims)
     x = op.named(self)
@@ -398,7 +398,7 @@ def _roll(op: Context, x: Value, shift: Int, axis: int) -> Value:
 
 @aten("pixel_shuffle")
 def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
-    """Channels as pixels of larger images."""
+    """Channels rearranged into blocks of pixels."""
     x = op.named(self)
     r = upscale_factor
     *batch, c, h, w = x.shape
@@ -413,7 +413,7 @@ def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
 
 @aten("pixel_unshuffle")
 def pixel_unshuffle(op: Context, self: Value, downscale_factor: int) -> Value:
-    """Squares of pixels as channels of smaller images."""
+    """Blocks of pixels rearranged into channels."""
     x = op.named(self)
     r = downscale_factor
     *batch, c, h, w = x.shape
@@ -426,7 +426,7 @@ def pixel_unshuffle(op: Context, self: Value, downscale_factor: int) -> Value:
 
 @aten("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
-    """Channels of groups by turns."""
+    """Channels interleaved across groups."""
     x = op.named(self)
     part = dims.divide_exactly(x.shape[1], groups)
     if part is None:
@@ -437,7 +437,7 @@ def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
 
 @aten("meshgrid", "meshgrid.indexing")
 def meshgrid(op: Context, tensors: Tensors, indexing: str = "ij") -> list[Value]:
-    """Coordinates of all points of a grid."""
+    """Coordinate grids of vectors."""
     vectors = [op.named(op.reshape(x, (1,)) if x.rank == 0 else x) for x in tensors]
     shape = tuple(x.shape[0] for x in vectors)
     count = len(vectors)
@@ -452,7 +452,7 @@ def meshgrid(op: Context, tensors: Tensors, indexing: str = "ij") -> list[Value]
 
 @aten("diagonal", "diagonal_copy")
 def diagonal(op: Context, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """Elements whose two places are equal, along a last axis."""
+    """A diagonal of two axes, as the last axis."""
     rest = [i for i in range(self.rank) if i not in (self.axis(dim1), self.axis(dim2))]
     x = self.transposed([*rest, self.axis(dim1), self.axis(dim2)])
     return take_diagonal(op, op.outer(op.named(x)), offset)

@@ -43,7 +43,7 @@ def slice_tensor(
     op: Context, self: Value, dim: int = 0, start: Int | None = None, end: Int | None = None,
     step: int = 1,
 ) -> Value:  # fmt: skip
-    """A part of an axis."""
+    """A slice of an axis."""
     x = op.named(self)
     axis = x.axis(dim)
     n = x.shape[axis]
@@ -56,7 +56,7 @@ def slice_tensor(
 
 @aten("narrow", "narrow_copy")
 def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value:
-    """A part of an axis, by its beginning and length."""
+    """A slice of an axis, by its start and length."""
     x = op.named(self)
     axis = x.axis(dim)
     first: Dim = start
@@ -67,7 +67,7 @@ def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value
 
 @aten("select.int", "select_copy.int")
 def select(op: Context, self: Value, dim: int, index: Int) -> Value:
-    """One element of an axis."""
+    """A slice at one index of an axis, without the axis."""
     axis = self.axis(dim)
     shape = (*self.shape[:axis], *self.shape[axis + 1 :])
     place = op.constant(index, "int64") if isinstance(index, int) else op.scalar(index, "int64")
@@ -79,7 +79,7 @@ def select(op: Context, self: Value, dim: int, index: Int) -> Value:
 
 @aten("unbind.int", "unbind_copy.int")
 def unbind(op: Context, self: Value, dim: int = 0) -> list[Value]:
-    """All elements of an axis."""
+    """The slices at all indices of an axis."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         raise Unsupported("as many tensors as an axis of an unknown size has elements")
@@ -94,7 +94,7 @@ def _check_parts(count: int) -> None:
 
 @aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
 def split_with_sizes(op: Context, self: Value, split_sizes: Ints, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of these sizes."""
+    """An axis split into parts of given sizes."""
     axis = self.axis(dim)
     known = [n for n in split_sizes if isinstance(n, int)]
     if len(known) == len(split_sizes):
@@ -107,7 +107,7 @@ def split_with_sizes(op: Context, self: Value, split_sizes: Ints, dim: int = 0) 
 
 @aten("split.Tensor", "split_copy.Tensor")
 def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of one size, of which the last may be smaller."""
+    """An axis split into parts of one size; the last may be smaller."""
     axis = self.axis(dim)
     n = self.shape[axis]
     if not isinstance(split_size, int) or not isinstance(n, int):
@@ -126,7 +126,7 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
 
 @aten("chunk")
 def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts, or fewer."""
+    """An axis split into a number of parts, or fewer."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         _check_parts(chunks)
@@ -139,7 +139,7 @@ def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
 
 @aten("tensor_split.sections")
 def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts, the first of them larger."""
+    """An axis split into a number of parts, of which the first may be larger."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         raise Unsupported("parts of an axis of an unknown size")
@@ -152,7 +152,7 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
 def tensor_split_by_tensor(
     op: Context, self: Value, tensor_indices_or_sections: Value, dim: int = 0
 ) -> list[Value]:
-    """An axis cut at the places, or into the number of parts, that a known tensor has."""
+    """An axis split at indices, or into a number of parts, given by a constant tensor."""
     known = op.array(tensor_indices_or_sections)
     if known is None:
         raise Unsupported("parts that are computed from the inputs")
@@ -165,7 +165,7 @@ def tensor_split_by_tensor(
 def tensor_split_indices(
     op: Context, self: Value, indices: Sequence[int], dim: int = 0
 ) -> list[Value]:
-    """An axis cut at these places."""
+    """An axis split at indices."""
     places: list[Int] = [0, *indices]
     ends: list[Int | None] = [*indices, None]
     return [slice_tensor(op, self, dim, a, b) for a, b in zip(places, ends, strict=True)]
@@ -173,13 +173,13 @@ def tensor_split_indices(
 
 @aten("unsafe_split.Tensor")
 def unsafe_split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
-    """An axis cut into parts of one size."""
+    """An axis split into parts of one size."""
     return split(op, self, split_size, dim)
 
 
 @aten("unsafe_chunk")
 def unsafe_chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    """An axis cut into so many parts."""
+    """An axis split into a number of parts."""
     return chunk(op, self, chunks, dim)
 
 
@@ -187,5 +187,5 @@ def unsafe_chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Va
 def unsafe_split_with_sizes(
     op: Context, self: Value, split_sizes: Ints, dim: int = 0
 ) -> list[Value]:
-    """An axis cut into parts of these sizes."""
+    """An axis split into parts of given sizes."""
     return split_with_sizes(op, self, split_sizes, dim)

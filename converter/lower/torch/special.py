@@ -102,7 +102,7 @@ def _erfcx(op: Builder, x: Value) -> Value:
 
 @aten("special_erfcx")
 def erfcx(op: Context, self: Value) -> Value:
-    """Exp(x ** 2) * erfc(x)."""
+    """`exp(x ** 2) * erfc(x)`."""
     return special.in_double(op, real(op, self), _erfcx)
 
 
@@ -121,7 +121,7 @@ def log_ndtr(op: Context, self: Value) -> Value:
 
 @aten("special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar")
 def xlog1py(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
-    """A * log(1 + b), and 0 where a is."""
+    """`a * log(1 + b)`; 0 where a is 0."""
     a, b = together(op, [self, other], floating(result_type(self, other)))
     zero = op.constant(0.0, a.dtype)
     found = op.where(op.elementwise("Equal", a, zero), zero, op.mul(a, special.log1p(op, b)))
@@ -130,7 +130,7 @@ def xlog1py(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
 
 @aten("mvlgamma", "special_multigammaln")
 def mvlgamma(op: Context, self: Value, p: int) -> Value:
-    """The logarithm of the gamma function of so many variables."""
+    """The logarithm of the multivariate gamma function."""
     x = real(op, self)
     shifts = op.constant(np.arange(p) * -0.5, x.dtype)
     terms = special.lgamma(op, op.add(op.unsqueeze(x, [-1]), shifts))

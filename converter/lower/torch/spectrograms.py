@@ -49,7 +49,7 @@ def _cosines(count: int, periodic: bool, *shares: float) -> np.ndarray:
 def hann_window(
     op: Context, window_length: int, periodic: bool = True, dtype: str | None = None
 ) -> Value:
-    """A window of Hann's."""
+    """A Hann window."""
     return op.constant(_cosines(window_length, periodic, 0.5, 0.5), dtype or DEFAULT)
 
 
@@ -61,7 +61,7 @@ def hamming_window(
     op: Context, window_length: int, periodic: bool = True, alpha: float = 0.54,
     beta: float = 0.46, dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """A window of Hamming's."""
+    """A Hamming window."""
     return op.constant(_cosines(window_length, periodic, alpha, beta), dtype or DEFAULT)
 
 
@@ -69,7 +69,7 @@ def hamming_window(
 def blackman_window(
     op: Context, window_length: int, periodic: bool = True, dtype: str | None = None
 ) -> Value:
-    """A window of Blackman's."""
+    """A Blackman window."""
     return op.constant(_cosines(window_length, periodic, 0.42, 0.5, 0.08), dtype or DEFAULT)
 
 
@@ -77,7 +77,7 @@ def blackman_window(
 def bartlett_window(
     op: Context, window_length: int, periodic: bool = True, dtype: str | None = None
 ) -> Value:
-    """A window that rises and falls in straight lines."""
+    """A Bartlett (triangular) window."""
     rest = np.arange(_cosines(window_length, periodic).size)
     last = max(window_length if periodic else window_length - 1, 1)
     found = 1 - np.abs(2 * rest / last - 1) if window_length != 1 else np.ones(1)
@@ -89,7 +89,7 @@ def kaiser_window(
     op: Context, window_length: int, periodic: bool = True, beta: float = 12.0,
     dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """A window of Kaiser's."""
+    """A Kaiser window."""
     count = _cosines(window_length, periodic).size
     found = np.kaiser(count + 1, beta)[:-1] if periodic and count > 1 else np.kaiser(count, beta)
     return op.constant(found, dtype or DEFAULT)
@@ -167,7 +167,7 @@ def stft(
     onesided: bool | None = None, return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Value:  # fmt: skip
-    """Fourier transforms of windows along a signal: [batch, frequencies, windows]."""
+    """The short-time Fourier transform of a signal: [batch, frequencies, windows]."""
     return _stft(
         op, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex,
         align_to_window,
@@ -181,7 +181,7 @@ def stft_center(
     pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Value:  # fmt: skip
-    """Fourier transforms of windows along a signal, whose first one begins in its middle."""
+    """The short-time Fourier transform of a signal, padded so that windows are centered."""
     if center and not isinstance(self, Pair):
         wide = op.unsqueeze(self, [0] * (3 - self.rank)) if self.rank == 2 else (
             op.unsqueeze(self, [0, 1])
@@ -202,7 +202,7 @@ def istft(
     normalized: bool = False, onesided: bool | None = None, length: Int | None = None,
     return_complex: bool = False,
 ) -> Value:  # fmt: skip
-    """The signal of whose windows these are the Fourier transforms."""
+    """The inverse short-time Fourier transform."""
     if return_complex:
         raise Unsupported("a signal of complex numbers")
     given = self if isinstance(self, Pair) else view_as_complex(op, self)

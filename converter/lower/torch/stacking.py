@@ -20,7 +20,7 @@ from converter.lower.values import Value
 
 @aten("ravel")
 def ravel(op: Context, self: Value) -> Value:
-    """All elements in one axis."""
+    """The flattened tensor."""
     x = op.named(self)
     return op.reshape(x, (dims.product(x.shape),))
 
@@ -31,13 +31,13 @@ def _columns(op: Context, x: Value) -> Value:
 
 @aten("column_stack")
 def column_stack(op: Context, tensors: Tensors) -> Value:
-    """Tensors beside each other, vectors as columns."""
+    """Tensors stacked as columns."""
     return op.concat([_columns(op, x) for x in together(op, list(tensors))], 1)
 
 
 @aten("dstack")
 def dstack(op: Context, tensors: Tensors) -> Value:
-    """Tensors behind each other, along the third axis."""
+    """Tensors stacked along the third axis."""
     wide = []
     for x in together(op, list(tensors)):
         if x.rank == 0:
@@ -54,26 +54,26 @@ def _second(x: Value) -> int:
 
 
 @aten(
-    Variant("vsplit.int", "The first axis cut into so many parts.", axis_of=lambda _: 0),
-    Variant("hsplit.int", "The second axis cut into so many parts.", axis_of=_second),
-    Variant("dsplit.int", "The third axis cut into so many parts.", axis_of=lambda _: 2),
+    Variant("vsplit.int", "The first axis split into a number of parts.", axis_of=lambda _: 0),
+    Variant("hsplit.int", "The second axis split into a number of parts.", axis_of=_second),
+    Variant("dsplit.int", "The third axis split into a number of parts.", axis_of=lambda _: 2),
 )
 def split_by_count(
     op: Context, self: Value, sections: int, *, axis_of: Callable[[Value], int],
 ) -> list[Value]:  # fmt: skip
-    """Parts along an axis, as many as are asked for."""
+    """An axis split into a number of parts."""
     return tensor_split(op, self, sections, axis_of(self))
 
 
 @aten(
-    Variant("vsplit.array", "The first axis cut at these places.", axis_of=lambda _: 0),
-    Variant("hsplit.array", "The second axis cut at these places.", axis_of=_second),
-    Variant("dsplit.array", "The third axis cut at these places.", axis_of=lambda _: 2),
+    Variant("vsplit.array", "The first axis split at indices.", axis_of=lambda _: 0),
+    Variant("hsplit.array", "The second axis split at indices.", axis_of=_second),
+    Variant("dsplit.array", "The third axis split at indices.", axis_of=lambda _: 2),
 )
 def split_at(
     op: Context, self: Value, indices: Sequence[int], *, axis_of: Callable[[Value], int],
 ) -> list[Value]:  # fmt: skip
-    """Parts along an axis, cut at the given indices."""
+    """An axis split at indices."""
     return tensor_split_indices(op, self, indices, axis_of(self))
 
 
@@ -82,7 +82,7 @@ def pad_sequence(
     op: Context, sequences: Tensors, batch_first: bool = False, padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Value:  # fmt: skip
-    """Sequences of known lengths side by side, with a number behind the ends of shorter ones."""
+    """Sequences of static lengths stacked, with shorter ones padded by a number."""
     lengths = [x.shape[0] for x in sequences]
     known = [n for n in lengths if isinstance(n, int)]
     if len(known) != len(lengths):
@@ -105,7 +105,7 @@ def vecdot(op: Context, x: Value, y: Value, dim: int = -1) -> Value:
 
 @aten("fill_diagonal")
 def fill_diagonal(op: Context, self: Value, fill_value: float, wrap: bool = False) -> Value:
-    """A matrix with a number on its diagonal."""
+    """A matrix with its diagonal filled with a number."""
     if self.rank != 2 or wrap:
         raise Unsupported("the diagonal of what is no matrix")
     rows, columns = op.named(self).shape
@@ -127,7 +127,7 @@ def _all(op: Context, same: Value) -> Number:
 
 @aten("equal")
 def equal(op: Context, self: Value, other: Value) -> bool | Number:
-    """Whether two tensors have the same shape, and the same elements."""
+    """Whether two tensors have equal shapes and elements."""
     shapes = op.named(self).shape, op.named(other).shape
     if shapes[0] != shapes[1]:
         if len(shapes[0]) != len(shapes[1]) or all(isinstance(n, int) for s in shapes for n in s):
@@ -142,5 +142,5 @@ def allclose(
     op: Context, self: Value, other: Value, rtol: float = 1e-5, atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Number:  # fmt: skip
-    """Whether no elements of two tensors differ by more than atol + rtol * abs(b)."""
+    """Whether `abs(a - b) <= atol + rtol * abs(b)` for all elements."""
     return _all(op, isclose(op, self, other, rtol, atol, equal_nan))

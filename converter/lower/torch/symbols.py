@@ -31,20 +31,20 @@ def sizes_of(op: Context, self: Value) -> list[Int]:
 
 @aten("sym_numel", "numel")
 def numel(op: Context, self: Value) -> Int:
-    """How many elements there are."""
+    """The number of elements."""
     return integer(dims.product(op.named(self).shape))
 
 
 @aten("dim")
 def dim(op: Context, self: Value) -> int:
-    """How many axes there are."""
+    """The number of axes."""
     del op
     return self.rank
 
 
 @aten("item", "_local_scalar_dense")
 def item(op: Context, self: Value) -> Scalar:
-    """A tensor's only element, as a number."""
+    """The only element of a tensor as a number."""
     known = op.array(self)
     if known is not None and known.size == 1:
         found: Scalar = known.reshape(-1)[0].item()
@@ -81,24 +81,24 @@ def _of_sizes(function: Callable[[Dim, Dim], Dim]) -> Callable[[Context, Dim, Di
 
 @aten(
     Variant(
-        "_operator.add", "A + b.", plain=operator.add, named=_of_sizes(dims.add), op_type="Add"
+        "_operator.add", "`a + b`.", plain=operator.add, named=_of_sizes(dims.add), op_type="Add"
     ),
     Variant(
-        "_operator.sub", "A - b.", plain=operator.sub, named=_of_sizes(dims.sub), op_type="Sub"
+        "_operator.sub", "`a - b`.", plain=operator.sub, named=_of_sizes(dims.sub), op_type="Sub"
     ),
     Variant(
-        "_operator.mul", "A * b.", plain=operator.mul, named=_of_sizes(dims.mul), op_type="Mul"
+        "_operator.mul", "`a * b`.", plain=operator.mul, named=_of_sizes(dims.mul), op_type="Mul"
     ),
     Variant(
         "_operator.floordiv",
-        "A // b.",
+        "`a // b`.",
         plain=operator.floordiv,
         named=Context.floordiv,
         op_type="Div",
     ),
-    Variant("_operator.mod", "A % b.", plain=operator.mod, named=Context.modulo, op_type="Mod"),
-    Variant("torch.sym_max", "The larger one.", plain=max, named=Context.most, op_type="Max"),
-    Variant("torch.sym_min", "The smaller one.", plain=min, named=Context.least, op_type="Min"),
+    Variant("_operator.mod", "`a % b`.", plain=operator.mod, named=Context.modulo, op_type="Mod"),
+    Variant("torch.sym_max", "The larger number.", plain=max, named=Context.most, op_type="Max"),
+    Variant("torch.sym_min", "The smaller number.", plain=min, named=Context.least, op_type="Min"),
 )
 def binary(
     op: Context, a: Scalar, b: Scalar, *, plain: Callable[[Plain, Plain], Plain],
@@ -114,12 +114,12 @@ def binary(
 
 
 @aten(
-    Variant("_operator.eq", "A == b.", plain=operator.eq, op_type="Equal"),
-    Variant("_operator.ne", "A != b.", plain=operator.ne, op_type="NotEqual"),
-    Variant("_operator.lt", "A < b.", plain=operator.lt, op_type="Less"),
-    Variant("_operator.le", "A <= b.", plain=operator.le, op_type="LessOrEqual"),
-    Variant("_operator.gt", "A > b.", plain=operator.gt, op_type="Greater"),
-    Variant("_operator.ge", "A >= b.", plain=operator.ge, op_type="GreaterOrEqual"),
+    Variant("_operator.eq", "`a == b`.", plain=operator.eq, op_type="Equal"),
+    Variant("_operator.ne", "`a != b`.", plain=operator.ne, op_type="NotEqual"),
+    Variant("_operator.lt", "`a < b`.", plain=operator.lt, op_type="Less"),
+    Variant("_operator.le", "`a <= b`.", plain=operator.le, op_type="LessOrEqual"),
+    Variant("_operator.gt", "`a > b`.", plain=operator.gt, op_type="Greater"),
+    Variant("_operator.ge", "`a >= b`.", plain=operator.ge, op_type="GreaterOrEqual"),
 )
 def comparison(
     op: Context, a: Scalar, b: Scalar, *, plain: Callable[[Plain, Plain], bool], op_type: str,
@@ -138,7 +138,7 @@ def comparison(
 
 @aten("_operator.truediv")
 def truediv(op: Context, a: Scalar, b: Scalar) -> Scalar:
-    """A / b."""
+    """`a / b`."""
     if _is_plain(a, b):
         return a / b  # type: ignore[operator]
     return Number(op.div(op.scalar(a, "float64"), op.scalar(b, "float64")))
@@ -146,7 +146,7 @@ def truediv(op: Context, a: Scalar, b: Scalar) -> Scalar:
 
 @aten("_operator.neg")
 def neg(op: Context, a: Scalar) -> Scalar:
-    """-a."""
+    """`-a`."""
     if isinstance(a, Size):
         return integer(dims.mul(a, -1))
     if isinstance(a, Number):
@@ -156,7 +156,7 @@ def neg(op: Context, a: Scalar) -> Scalar:
 
 @aten("_operator.pow", "torch.sym_pow")
 def power(op: Context, a: Scalar, b: Scalar) -> Scalar:
-    """A ** b."""
+    """`a ** b`."""
     if isinstance(a, Size) and isinstance(b, int) and 0 <= b <= 4:
         return integer(dims.product([a] * b))
     if _is_plain(a, b):
@@ -166,7 +166,7 @@ def power(op: Context, a: Scalar, b: Scalar) -> Scalar:
 
 @aten("torch.sym_float")
 def sym_float(op: Context, a: Scalar) -> Scalar:
-    """A number with a fraction."""
+    """A number as a float."""
     if isinstance(a, int | float):
         return float(a)
     return Number(op.scalar(a, "float64"))
@@ -182,7 +182,7 @@ def square_root(op: Context, a: Scalar) -> Scalar:
 
 @aten("torch.sym_not", "_operator.not_")
 def sym_not(op: Context, a: Scalar) -> Scalar:
-    """Not a."""
+    """`not a`."""
     if isinstance(a, Number):
         return Number(op.unary("Not", a.value))
     return not a
@@ -190,7 +190,7 @@ def sym_not(op: Context, a: Scalar) -> Scalar:
 
 @aten("_operator.and_")
 def both(op: Context, a: Scalar, b: Scalar) -> Scalar:
-    """A and b."""
+    """`a and b`."""
     if isinstance(a, bool) and isinstance(b, bool):
         return a and b
     return Number(op.elementwise("And", op.scalar(a, "bool"), op.scalar(b, "bool")))
@@ -198,22 +198,24 @@ def both(op: Context, a: Scalar, b: Scalar) -> Scalar:
 
 @aten("_operator.or_")
 def either(op: Context, a: Scalar, b: Scalar) -> Scalar:
-    """A or b."""
+    """`a or b`."""
     if isinstance(a, bool) and isinstance(b, bool):
         return a or b
     return Number(op.elementwise("Or", op.scalar(a, "bool"), op.scalar(b, "bool")))
 
 
 @aten(
-    Variant("math.trunc", "A number without its fraction.", plain=math.trunc, op_type=None),
-    Variant("math.floor", "The next integer below.", plain=math.floor, op_type="Floor"),
-    Variant("math.ceil", "The next integer above.", plain=math.ceil, op_type="Ceil"),
-    Variant("builtins.round", "The nearest integer.", plain=round, op_type="Round"),
+    Variant("math.trunc", "A number rounded towards zero.", plain=math.trunc, op_type=None),
+    Variant("math.floor", "A number rounded down.", plain=math.floor, op_type="Floor"),
+    Variant("math.ceil", "A number rounded up.", plain=math.ceil, op_type="Ceil"),
+    Variant(
+        "builtins.round", "A number rounded to the nearest integer.", plain=round, op_type="Round"
+    ),
 )
 def rounding(
     op: Context, a: Scalar, *, plain: Callable[[float], int], op_type: str | None,
 ) -> Scalar:  # fmt: skip
-    """An integer near a number."""
+    """A number rounded to an integer."""
     if isinstance(a, int | float):
         return plain(a)
     if isinstance(a, Size):
@@ -227,6 +229,6 @@ def rounding(
 
 @aten("_operator.getitem")
 def getitem(op: Context, a: list[ProgramValue], b: int) -> ProgramValue:
-    """One of several."""
+    """An element of a list."""
     del op
     return a[b]
