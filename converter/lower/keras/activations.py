@@ -147,7 +147,7 @@ def softmax(
     op: Builder, w: Roles, x: Value, given: Value | None = None, /, *,
     axis: int | list[int] = -1, mask: Value | None = None, robust_masking: bool = True,
 ) -> Value:  # fmt: skip
-    """exp(x) / sum(exp(x)) over one axis or several, of what is not masked."""
+    """`exp(x) / sum(exp(x))` over one axis or several, of elements that are not masked."""
     del w
     mask = mask if given is None else given
     if mask is None:

@@ -14,7 +14,7 @@ from converter.lower.values import Value
 def layer_scale(
     op: Builder, w: Roles, x: Value, /, *, init_values: Any = None, projection_dim: int
 ) -> Value:
-    """X * gamma, by channel (ConvNeXt)."""
+    """`x * gamma` for each channel (ConvNeXt)."""
     del init_values
     if len(w.tensors) != 1:
         raise Unsupported("weights that are not one")
@@ -27,7 +27,7 @@ def layer_scale(
 
 @keras_layer("StochasticDepth")
 def stochastic_depth(op: Builder, w: Roles, x: Value, /, *, drop_path_rate: float) -> Value:
-    """X: paths are dropped in training only (ConvNeXt)."""
+    """The input: paths are dropped in training only (ConvNeXt)."""
     del op, w, drop_path_rate
     return x
 
@@ -36,6 +36,6 @@ def stochastic_depth(op: Builder, w: Roles, x: Value, /, *, drop_path_rate: floa
 def custom_scale_layer(
     op: Builder, w: Roles, x: Value, residual: Value, /, *, scale: float
 ) -> Value:
-    """X + residual * scale (InceptionResNetV2)."""
+    """`x + residual * scale` (InceptionResNetV2)."""
     del w
     return op.add(x, op.mul(residual, scale))

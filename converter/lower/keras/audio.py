@@ -87,7 +87,7 @@ def mel_spectrogram(
     top_db: float = 80.0, mag_exp: float = 2.0, min_power: float = 1e-10,
     ref_power: float = 1.0,
 ) -> Value:  # fmt: skip
-    """The power of a signal's frequencies over time, on the mel scale, in decibels."""
+    """The mel spectrogram of a signal, in decibels."""
     del w
     if x.rank != 2:
         raise Unsupported(f"a signal of {x.rank} axes")

@@ -69,7 +69,7 @@ def conv(
     activation: Any = None, use_bias: bool = True,
     kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
-    """Cross-correlation with groups, strides, dilation; valid, same or causal padding."""
+    """Convolution with groups, strides, dilations; valid, same or causal padding."""
     kernel = normalize_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     kernel = fitting(kernel, *numbers(kernel_size, x.rank - 2), None, filters)
     result = convolve(
@@ -87,7 +87,7 @@ def depthwise_conv(
     activation: Any = None, use_bias: bool = True,
     filters: Any = None, groups: Any = None, rank: Any = None,
 ) -> Value:  # fmt: skip
-    """One kernel, or depth_multiplier of them, for each channel."""
+    """Depthwise convolution."""
     del kernel_size, depth_multiplier, filters, groups, rank
     role = "depthwise_kernel" if "depthwise_kernel" in w else "kernel"
     result = depthwise(
@@ -121,7 +121,7 @@ def separable_conv(
     activation: Any = None, use_bias: bool = True, groups: Any = None, rank: Any = None,
     kernel_order: Sequence[int] | None = None,
 ) -> Value:  # fmt: skip
-    """A depthwise convolution, then one of size one."""
+    """Separable convolution: depthwise, then pointwise."""
     del filters, kernel_size, depth_multiplier, groups, rank
     spread, point = (
         normalize_kernel(op, w[role], x.rank - 2, kernel_order, flipped=False)
@@ -143,7 +143,7 @@ def conv_transpose(
     activation: Any = None, use_bias: bool = True, groups: int = 1, output_shape: Any = None,
     kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
-    """The gradient of a convolution, as an operation: kernels of [*spatial, out, in]."""
+    """Transposed convolution; kernels are [*spatial, out, in]."""
     if groups != 1:
         raise Unsupported("groups in a transposed convolution")
     kernel = normalize_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)

@@ -107,7 +107,7 @@ def embedding(
     input_dim: int, output_dim: int, mask_zero: bool = False, input_length: Any = None,
     weights: Any = None, dropout: float = 0.0,
 ) -> Any:  # fmt: skip
-    """embeddings[x], with x cast to integers; masks zeros where it is asked to."""
+    """`embeddings[x]`, with x cast to integers; zeros are masked if `mask_zero` is set."""
     del input_dim, output_dim, input_length, weights, dropout
     numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
     result = op.gather(w["embeddings"], numbers)
@@ -123,7 +123,7 @@ def reversible_embedding(
     input_dim: int, output_dim: int, tie_weights: bool = True, mask_zero: bool = False,
     reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
 ) -> Any:  # fmt: skip
-    """embeddings[x], or with ``reverse`` x @ embeddings.T, held within a soft cap."""
+    """`embeddings[x]`, or with ``reverse`` `x @ embeddings.T`, within a soft cap."""
     w.leave("embeddings", "reverse_embeddings")  # the one that goes the other way
     if not reverse:
         return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
@@ -149,7 +149,7 @@ def plain_numbers(value: Any) -> Any:
 
 @keras_layer("Masking")
 def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: Any = 0.0) -> Masked:
-    """x, and a mask of the steps where any feature differs from mask_value."""
+    """The input, and a mask of the steps where any feature differs from mask_value."""
     del w
     same = op.elementwise("Equal", x, op.constant(plain_numbers(mask_value), x.dtype))
     # ONNX reduces truth values from opset 20 on.
@@ -167,7 +167,7 @@ def dropout(
     rate: float = 0.0, p: float = 0.0, stddev: float = 0.0, sigma: float = 0.0,
     noise_shape: Any = None, seed: Any = None, data_format: Any = None, dim_ordering: Any = None,
 ) -> Value:  # fmt: skip
-    """x: noise is for training."""
+    """The input: noise is for training."""
     del op, w, rate, p, stddev, sigma, noise_shape, seed, data_format, dim_ordering
     return x
 
@@ -176,7 +176,7 @@ def dropout(
 def activity_regularization(
     op: Builder, w: Roles, x: Value, /, *, l1: float = 0.0, l2: float = 0.0
 ) -> Value:
-    """x: regularisation is for training."""
+    """The input: regularization is for training."""
     del op, w, l1, l2
     return x
 
@@ -186,7 +186,7 @@ def passed_on(
     op: Builder, w: Roles, x: Value, /, *,
     unconditional: Any = None, aggregation: Any = None, metric_name: Any = None,
 ) -> Value:  # fmt: skip
-    """X: losses and metrics are for training."""
+    """The input: losses and metrics are for training."""
     del op, w, unconditional, aggregation, metric_name
     return x
 
@@ -195,7 +195,7 @@ def passed_on(
 def identity(
     op: Builder, w: Roles, *values: Value, mask: Any = None, passes_mask: bool = True
 ) -> Any:
-    """X."""
+    """The input unchanged."""
     del op, w
     whole = list(values) if len(values) > 1 else values[0]
     return Masked(whole, mask) if passes_mask and isinstance(mask, Value) else whole
@@ -203,7 +203,7 @@ def identity(
 
 @keras_layer("Flatten")
 def flatten(op: Builder, w: Roles, x: Value, /, *, data_format: str | None = None) -> Value:
-    """X in two axes; channels go last first where data_format says they are not."""
+    """The input flattened to [batch, features], in channels-last order."""
     del w
     if data_format in ("channels_first", "th") and x.rank > 2:
         x = op.transpose(x, [0, *range(2, x.rank), 1])
@@ -214,7 +214,7 @@ def flatten(op: Builder, w: Roles, x: Value, /, *, data_format: str | None = Non
 
 @keras_layer("Reshape")
 def reshape(op: Builder, w: Roles, x: Value, /, *, target_shape: list[int]) -> Value:
-    """X in another shape; the batch stays, and one size may be -1."""
+    """The input in another shape; the batch axis stays, and one size may be -1."""
     del w
     sizes: list[Any] = list(target_shape)
     if -1 in sizes:
@@ -226,13 +226,13 @@ def reshape(op: Builder, w: Roles, x: Value, /, *, target_shape: list[int]) -> V
 
 @keras_layer("Permute")
 def permute(op: Builder, w: Roles, x: Value, /, *, dims: list[int]) -> Value:
-    """X with its axes, counted from one after the batch, in another order."""
+    """The input with axes permuted; axes after the batch are counted from 1."""
     del op, w
     return x.transposed([0, *dims])
 
 
 @keras_layer("RepeatVector")
 def repeat_vector(op: Builder, w: Roles, x: Value, /, *, n: int) -> Value:
-    """X n times along a new axis 1."""
+    """The input repeated along a new axis 1."""
     del w
     return op.expand(op.unsqueeze(x, [1]), (x.shape[0], n, x.shape[1]))

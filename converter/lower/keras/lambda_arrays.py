@@ -21,55 +21,55 @@ from converter.lower.values import Value, total
 
 @operation(BACKEND_FUNCTIONS, "reshape")
 def reshape(op: Builder, x: Any, shape: Any) -> Value:
-    """X in another shape, which may be computed."""
+    """The tensor in another shape, which may be computed."""
     return function(op, "reshape", x, shape)
 
 
 @operation(BACKEND_FUNCTIONS, "flatten")
 def flatten(op: Builder, x: Any) -> Value:
-    """X in one axis."""
+    """The flattened tensor."""
     return function(op, "reshape", x, [-1])
 
 
 @operation(BACKEND_FUNCTIONS, "expand_dims")
 def expand_dims(op: Builder, x: Any, axis: int = -1, *, dim: int | None = None) -> Value:
-    """X with a new axis of one element."""
+    """The tensor with a new axis of size 1."""
     return function(op, "expand_dims", x, axis if dim is None else dim)
 
 
 @operation(BACKEND_FUNCTIONS, "squeeze")
 def squeeze(op: Builder, x: Any, axis: Any) -> Value:
-    """X without an axis of one element."""
+    """The tensor without an axis of size 1."""
     return function(op, "squeeze", x, axis)
 
 
 @operation(BACKEND_FUNCTIONS, "permute_dimensions")
 def permute_dimensions(op: Builder, x: Any, pattern: Any) -> Value:
-    """X with its axes in another order."""
+    """The tensor with axes permuted."""
     return function(op, "transpose", x, list(pattern))
 
 
 @operation(BACKEND_FUNCTIONS, "transpose")
 def transpose(op: Builder, x: Any) -> Value:
-    """X with its axes in reverse order."""
+    """The tensor with axes in reverse order."""
     return function(op, "transpose", x)
 
 
 @operation(BACKEND_FUNCTIONS, "concatenate")
 def concatenate(op: Builder, tensors: Any, axis: int = -1) -> Value:
-    """Tensors one after another along an axis."""
+    """Tensors concatenated along an axis."""
     return function(op, "concat", list(tensors), axis)
 
 
 @operation(BACKEND_FUNCTIONS, "stack", "pack")
 def stack(op: Builder, x: Any, axis: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     return function(op, "stack", list(x), axis)
 
 
 @operation(BACKEND_FUNCTIONS, "repeat")
 def repeat(op: Builder, x: Any, n: int) -> Value:
-    """X n times along a new axis 1."""
+    """The tensor repeated along a new axis 1."""
     value = tensor(op, x)
     if value.rank != 2:
         raise Unsupported("repeat of a tensor that has not two axes")
@@ -78,13 +78,13 @@ def repeat(op: Builder, x: Any, n: int) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "repeat_elements")
 def repeat_elements(op: Builder, x: Any, rep: int, axis: int) -> Value:
-    """X, each element again and again along an axis."""
+    """The tensor with each element repeated along an axis."""
     return function(op, "repeat", x, rep, axis)
 
 
 @operation(BACKEND_FUNCTIONS, "tile")
 def tile(op: Builder, x: Any, n: Any) -> Value:
-    """X as a whole, again and again along its axes."""
+    """The tensor tiled along its axes."""
     value = tensor(op, x)
     if isinstance(n, int):
         n = [n] * value.rank
@@ -95,13 +95,13 @@ def tile(op: Builder, x: Any, n: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "reverse")
 def reverse(op: Builder, x: Any, axes: Any) -> Value:
-    """X with axes reversed."""
+    """The tensor with axes flipped."""
     return function(op, "reverse", x, [axes] if isinstance(axes, int) else list(axes))
 
 
 @operation(BACKEND_FUNCTIONS, "slice")
 def slice_(op: Builder, x: Any, start: Any, size: Any) -> Value:
-    """A part of a tensor, of a size from a place on."""
+    """A slice by start indices and sizes."""
     return function(op, "slice", x, start, size)
 
 
@@ -113,7 +113,7 @@ def gather(op: Builder, reference: Any, indices: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "one_hot")
 def one_hot(op: Builder, indices: Any, num_classes: int) -> Value:
-    """1 where a new last axis has the number of the index, else 0."""
+    """One-hot vectors of indices."""
     return function(op, "one_hot", indices, num_classes)
 
 
@@ -131,7 +131,7 @@ def constant(
     op: Builder, value: Any, dtype: str | None = None, shape: Any = None, name: Any = None,
     constraint: Any = None,
 ) -> Value:  # fmt: skip
-    """Numbers; those of a variable as it begins."""
+    """A constant, or the initial value of a variable."""
     del name, constraint
     made = tensor(op, value, dtype or FLOATX)
     return made if shape is None else op.expand(made, tuple(shape))
@@ -139,33 +139,33 @@ def constant(
 
 @operation(
     BACKEND_FUNCTIONS,
-    Variant("zeros", "Zeros in a shape.", theirs="zeros"),
-    Variant("ones", "Ones in a shape.", theirs="ones"),
+    Variant("zeros", "Zeros of a shape.", theirs="zeros"),
+    Variant("ones", "Ones of a shape.", theirs="ones"),
 )
 def filled(
     op: Builder, shape: Any, dtype: str | None = None, name: Any = None, *, theirs: str
 ) -> Value:  # fmt: skip
-    """A tensor of one number, of the given shape."""
+    """A tensor filled with a number."""
     del name
     return function(op, theirs, shape, dtype or FLOATX)
 
 
 @operation(
     BACKEND_FUNCTIONS,
-    Variant("zeros_like", "Zeros in the shape of x.", theirs="zeros_like"),
-    Variant("ones_like", "Ones in the shape of x.", theirs="ones_like"),
+    Variant("zeros_like", "Zeros of the shape of x.", theirs="zeros_like"),
+    Variant("ones_like", "Ones of the shape of x.", theirs="ones_like"),
 )
 def filled_like(
     op: Builder, x: Any, dtype: str | None = None, name: Any = None, *, theirs: str
 ) -> Value:  # fmt: skip
-    """A tensor of one number, as large as another."""
+    """A tensor filled with a number, of the shape of another."""
     del name
     return function(op, theirs, x, dtype)
 
 
 @operation(BACKEND_FUNCTIONS, "arange")
 def arange(op: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: str = "int32") -> Value:
-    """Numbers from start until stop."""
+    """Numbers from start up to (not including) stop."""
     known = all(isinstance(n, int | None) for n in (start, stop)) and stop is None
     if known and start < 0:
         start = 0
@@ -185,7 +185,7 @@ def eye(op: Builder, size: Any, dtype: str | None = None, name: Any = None) -> V
 
 @operation(BACKEND_FUNCTIONS, "dot")
 def dot(op: Builder, x: Any, y: Any) -> Value:
-    """The last axis of x against the last but one of y, or its only one."""
+    """The product over the last axis of x and the last but one of y, or its only one."""
     a, b = same_dtype(op, x, y)
     if a.rank >= 2 and b.rank == 2:
         return op.matmul(a, b)
@@ -194,7 +194,7 @@ def dot(op: Builder, x: Any, y: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "batch_dot")
 def batch_dot(op: Builder, x: Any, y: Any, axes: Any = None) -> Value:
-    """One axis of each sample of x against one of the same sample of y.
+    """The product over an axis of each sample of x and y.
 
     What is left of x stands before what is left of y; where there is only a number, it is an axis.
     """

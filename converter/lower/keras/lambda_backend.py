@@ -28,40 +28,40 @@ FLOATX = "float32"
 
 @operation(
     BACKEND_FUNCTIONS,
-    Variant("epsilon", "1e-7, as it is unless someone sets it.", value=EPSILON),
-    Variant("floatx", "float32, as it is unless someone sets it.", value=FLOATX),
+    Variant("epsilon", "1e-7, the default.", value=EPSILON),
+    Variant("floatx", "float32, the default.", value=FLOATX),
     Variant("learning_phase", "0: inference.", value=0),
 )
 def setting(op: Builder, *, value: Any) -> Any:
-    """What is known before anything runs."""
+    """The static value of a tensor."""
     del op
     return value
 
 
 @operation(BACKEND_FUNCTIONS, "image_data_format")
 def image_data_format(op: Builder, *, data_format: str | None = None) -> str:
-    """The order that the model's layers have; channels_last, where they do not say."""
+    """The data format of the model's layers; channels_last by default."""
     del op
     return data_format or "channels_last"
 
 
 @operation(BACKEND_FUNCTIONS, "image_dim_ordering")
 def image_dim_ordering(op: Builder, *, data_format: str | None = None) -> str:
-    """The same in Keras 1's words."""
+    """The data format in the terms of Keras 1."""
     del op
     return "th" if data_format == "channels_first" else "tf"
 
 
 @operation(BACKEND_FUNCTIONS, "backend")
 def backend_name(op: Builder, *, backend: str | None = None) -> str:
-    """The backend that is recorded, or else tensorflow."""
+    """The recorded backend, or tensorflow."""
     del op
     return backend or "tensorflow"
 
 
 @operation(BACKEND_FUNCTIONS, "int_shape", "get_variable_shape")
 def int_shape(op: Builder, x: Any) -> Sizes:
-    """The shape of a tensor as it is known before anything runs."""
+    """The static shape of a tensor."""
     return sizes(tensor(op, x))
 
 
@@ -95,7 +95,7 @@ def is_tensor(op: Builder, x: Any) -> bool:
 
 @operation(BACKEND_FUNCTIONS, "is_sparse", "is_placeholder")
 def is_sparse(op: Builder, tensor: Any) -> bool:
-    """False: no tensor is sparse here."""
+    """False: there are no sparse tensors."""
     del op, tensor
     return False
 
@@ -138,20 +138,20 @@ def function_of_two(op: Builder, x: Any, y: Any, *, theirs: str) -> Any:
 
 @operation(BACKEND_FUNCTIONS, "sqrt")
 def sqrt(op: Builder, x: Any) -> Value:
-    """The root of max(x, 0)."""
+    """`sqrt(max(x, 0))`."""
     value = tensor(op, x)
     return op.unary("Sqrt", op.elementwise("Max", value, op.constant(0, value.dtype)))
 
 
 @operation(BACKEND_FUNCTIONS, "pow")
 def pow_(op: Builder, x: Any, a: Any) -> Value:
-    """X ** a."""
+    """`x ** a`."""
     return op.mul(x, x) if isinstance(x, Value) and a == 2 else function(op, "pow", x, a)
 
 
 @operation(BACKEND_FUNCTIONS, "clip")
 def clip(op: Builder, x: Any, min_value: Any, max_value: Any) -> Value:
-    """X, held between two bounds; the upper one is no less than the lower."""
+    """The tensor clipped to two bounds."""
     if isinstance(min_value, int | float) and isinstance(max_value, int | float):
         max_value = max(max_value, min_value)
     low = -np.inf if min_value is None else min_value
@@ -161,13 +161,13 @@ def clip(op: Builder, x: Any, min_value: Any, max_value: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "cast")
 def cast(op: Builder, x: Any, dtype: str) -> Value:
-    """X in another dtype."""
+    """The tensor cast to a dtype."""
     return tensor(op, x, dtype)
 
 
 @operation(BACKEND_FUNCTIONS, "cast_to_floatx")
 def cast_to_floatx(op: Builder, x: Any) -> Value:
-    """X as float32."""
+    """The tensor cast to float32."""
     return tensor(op, x, FLOATX)
 
 
@@ -181,13 +181,13 @@ def relu(
 
 @operation(BACKEND_FUNCTIONS, "elu")
 def elu(op: Builder, x: Any, alpha: float = 1.0) -> Value:
-    """X if x > 0 else alpha * (exp(x) - 1)."""
+    """`x if x > 0 else alpha * (exp(x) - 1)`."""
     return op.unary("Elu", tensor(op, x), alpha=float(alpha))
 
 
 @operation(BACKEND_FUNCTIONS, "hard_sigmoid")
 def hard_sigmoid(op: Builder, x: Any) -> Value:
-    """0.2 * x + 0.5, held between 0 and 1: as before Keras 3."""
+    """`min(max(0.2 * x + 0.5, 0), 1)`, as before Keras 3."""
     return FUNCTIONS["keras2_hard_sigmoid"](op, tensor(op, x))
 
 
@@ -199,14 +199,14 @@ def softmax(op: Builder, x: Any, axis: int = -1) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "print_tensor")
 def print_tensor(op: Builder, x: Any, message: str = "", summarize: int = 3) -> Value:
-    """X."""
+    """The tensor itself."""
     del message, summarize
     return tensor(op, x)
 
 
 @operation(BACKEND_FUNCTIONS, "l2_normalize")
 def l2_normalize(op: Builder, x: Any, axis: Any = None) -> Value:
-    """X / sqrt(max(sum(x * x), 1e-12)) over axes."""
+    """`x / sqrt(max(sum(x * x), 1e-12))` over axes."""
     return function(op, "l2_normalize", x, axis)
 
 
@@ -259,13 +259,13 @@ def reduction(
 
 @operation(BACKEND_FUNCTIONS, "argmax")
 def argmax(op: Builder, x: Any, axis: int = -1) -> Value:
-    """The number of the largest along an axis."""
+    """The index of the maximum along an axis."""
     return function(op, "argmax", x, axis)
 
 
 @operation(BACKEND_FUNCTIONS, "argmin")
 def argmin(op: Builder, x: Any, axis: int = -1) -> Value:
-    """The number of the smallest along an axis."""
+    """The index of the minimum along an axis."""
     return function(op, "argmin", x, axis)
 
 
@@ -277,7 +277,7 @@ def cumsum(op: Builder, x: Any, axis: int = 0) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "cumprod")
 def cumprod(op: Builder, x: Any, axis: int = 0) -> Value:
-    """The running product along an axis."""
+    """The cumulative product along an axis."""
     return function(op, "cumprod", x, axis)
 
 

@@ -52,7 +52,7 @@ def resize(
     antialias: bool = False, tensorflow: int | None = None, new_height: Any = None,
     new_width: Any = None,
 ) -> Value:  # fmt: skip
-    """Images in another size; TensorFlow 0 took height and width apart."""
+    """Images resized; TensorFlow 0 had separate arguments for height and width."""
     if new_height is not None:
         size = (new_height, new_width)
     elif isinstance(size, int):  # (images, height, width, method, align_corners)
@@ -93,7 +93,7 @@ def resize_as_tensorflow_1(
     op: Builder, images: Any, size: Any, align_corners: bool = False,
     half_pixel_centers: bool = False, *, method: str,
 ) -> Value:  # fmt: skip
-    """Images in another size, as TensorFlow 1 has it."""
+    """Images resized as by TensorFlow 1."""
     return _resize(
         op, images, size, method, align=bool(align_corners), is_centred=bool(half_pixel_centers)
     )
@@ -104,7 +104,7 @@ def resize_images(
     op: Builder, x: Any, height_factor: int, width_factor: int, data_format: str | None = None,
     interpolation: str = "nearest", *, tensorflow: int | None = None,
 ) -> Value:  # fmt: skip
-    """Images made larger by whole factors."""
+    """Images enlarged by integer factors."""
     value = tensor(op, x)
     first = data_format in ("channels_first", "th")
     value = op.transpose(value, [0, 2, 3, 1]) if first else value
@@ -126,7 +126,7 @@ def resize_images(
 
 @operation(BACKEND_FUNCTIONS, "temporal_padding")
 def temporal_padding(op: Builder, x: Any, padding: Any = (1, 1)) -> Value:
-    """Zeros before and after the steps."""
+    """Sequences padded with zeros."""
     before, after = (padding, padding) if isinstance(padding, int) else padding
     return function(op, "pad", x, [[0, 0], [before, after], [0, 0]])
 
@@ -135,7 +135,7 @@ def temporal_padding(op: Builder, x: Any, padding: Any = (1, 1)) -> Value:
 def spatial_2d_padding(
     op: Builder, x: Any, padding: Any = ((1, 1), (1, 1)), data_format: str | None = None
 ) -> Value:
-    """Zeros around images."""
+    """Images padded with zeros."""
     pairs = [[part, part] if isinstance(part, int) else list(part) for part in padding]
     first = data_format in ("channels_first", "th")
     none = [[0, 0]]
@@ -152,7 +152,7 @@ def pool2d(
     op: Builder, x: Any, pool_size: Any, strides: Any = (1, 1), padding: str = "valid",
     data_format: str | None = None, pool_mode: str = "max",
 ) -> Value:  # fmt: skip
-    """The largest of each window, or its mean."""
+    """The maximum or mean of each window."""
     name = "max_pool" if pool_mode == "max" else "avg_pool"
     return function(
         op, name, x, list(pool_size), list(strides), padding.upper(), _form(data_format, 2)
@@ -164,7 +164,7 @@ def conv(
     op: Builder, x: Any, kernel: Any, strides: Any = 1, padding: str = "valid",
     data_format: str | None = None, dilation_rate: Any = 1, *, backend: str | None = None,
 ) -> Value:  # fmt: skip
-    """Cross-correlation with a kernel that the code makes."""
+    """Convolution with a kernel that the code computes."""
     if padding not in ("valid", "same") or backend == "theano":
         raise Unsupported(f"a convolution with {padding} padding on {backend}")
     rank = tensor(op, x).rank - 2
@@ -180,7 +180,7 @@ def depthwise_conv2d(
     op: Builder, x: Any, depthwise_kernel: Any, strides: Any = (1, 1), padding: str = "valid",
     data_format: str | None = None, dilation_rate: Any = (1, 1),
 ) -> Value:  # fmt: skip
-    """A kernel that the code makes, for each channel."""
+    """Depthwise convolution with a kernel that the code computes."""
     form, steps = _form(data_format, 2), [1, *strides, 1]
     if form != "NHWC":
         raise Unsupported("a depthwise convolution of images with channels first")
@@ -237,7 +237,7 @@ def preprocess(
 
 @operation(TF_CALLED, "image.rot90")
 def rot90(op: Builder, image: Any, k: int = 1) -> Value:
-    """Images turned by quarters, against the clock."""
+    """Images rotated counterclockwise by multiples of 90 degrees."""
     value = tensor(op, image)
     rows, columns = value.rank - 3, value.rank - 2
     for _ in range(k % 4):
@@ -258,7 +258,7 @@ def transpose_image(op: Builder, image: Any) -> Value:
 
 @operation(TF_CALLED, "image.central_crop")
 def central_crop(op: Builder, image: Any, central_fraction: Any) -> Value:
-    """The middle of images: of each side this share."""
+    """The center of images: a fraction of each side."""
     value = tensor(op, image)
     if not isinstance(central_fraction, float | int) or not 0 < central_fraction <= 1:
         raise Unsupported("a share that is computed")
@@ -291,6 +291,6 @@ MATRICES = {
     *(Variant(name, f"{name.partition('.')[2]}(images).", name=name) for name in MATRICES),
 )
 def convert_colours(op: Builder, images: Any, *, name: str) -> Value:
-    """Images in another space of colours."""
+    """Images in another color space."""
     value = tensor(op, images)
     return op.matmul(value, op.constant(MATRICES[name], value.dtype))

@@ -60,19 +60,19 @@ def function_of_two(op: Builder, x: Any, y: Any, *, today: str) -> Any:
     *(Variant(name, f"x as {dtype}.", dtype=dtype) for (name, dtype) in CASTS.items()),
 )
 def cast_to(op: Builder, x: Any, *, dtype: str) -> Value:
-    """X in the dtype that the function is named after."""
+    """The tensor cast to the dtype that the function is named after."""
     return tensor(op, x, dtype)
 
 
 @operation(TF_CALLED, "batch_matmul")
 def batch_matmul(op: Builder, x: Any, y: Any, adj_x: bool = False, adj_y: bool = False) -> Value:
-    """The products of matrices."""
+    """The matrix product."""
     return function(op, "matmul", x, y, adj_x, adj_y)
 
 
 @operation(TF_CALLED, "pack")
 def pack(op: Builder, values: Any, axis: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     return function(op, "stack", values, axis)
 
 
@@ -84,13 +84,13 @@ def unpack(op: Builder, value: Any, num: int | None = None, axis: int = 0) -> li
 
 @operation(TF_CALLED, "select")
 def select(op: Builder, condition: Any, t: Any, e: Any) -> Value:
-    """T where the condition holds, else e."""
+    """`t` where the condition is true, else `e`."""
     return function(op, "where", condition, t, e)
 
 
 @operation(TF_CALLED, "concat")
 def concat(op: Builder, values: Any, axis: Any = None, *, concat_dim: Any = None) -> Value:
-    """Tensors one after another along an axis, which TensorFlow 0 took first."""
+    """Tensors concatenated along an axis, which is the first argument in TensorFlow 0."""
     if isinstance(values, int) and isinstance(axis, list | tuple):
         values, axis = axis, values
     place = concat_dim if axis is None else axis
@@ -104,7 +104,7 @@ def split(
     op: Builder, value: Any, num_or_size_splits: Any = None, axis: Any = 0, num: int | None = None,
     *, split_dim: int | None = None, num_split: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """A tensor cut along an axis, which TensorFlow 0 took first."""
+    """A tensor split along an axis, which is the first argument in TensorFlow 0."""
     if isinstance(value, int) and isinstance(axis, Value):
         value, num_or_size_splits, axis = axis, num_or_size_splits, value
     sizes = num_split if num_or_size_splits is None else num_or_size_splits
@@ -122,7 +122,7 @@ def split(
 
 @operation(TF_CALLED, "constant", "Variable")
 def constant(op: Builder, value: Any, dtype: str | None = None, shape: Any = None) -> Value:
-    """Numbers; those of a variable as it begins."""
+    """A constant, or the initial value of a variable."""
     made = tensor(op, value, dtype)
     return made if shape is None else op.expand(made, tuple(shape))
 
@@ -131,21 +131,21 @@ def constant(op: Builder, value: Any, dtype: str | None = None, shape: Any = Non
 def convert_to_tensor(
     op: Builder, value: Any, dtype: str | None = None, dtype_hint: Any = None
 ) -> Value:
-    """A tensor as it is, or made of numbers."""
+    """A tensor, or a constant as one."""
     del dtype_hint
     return tensor(op, value, dtype)
 
 
 @operation(TF_CALLED, "ensure_shape")
 def ensure_shape(op: Builder, x: Any, shape: Any) -> Value:
-    """X, which TensorFlow refuses where it has another shape."""
+    """The tensor, which TensorFlow refuses if it has another shape."""
     del shape
     return tensor(op, x)
 
 
 @operation(TF_CALLED, "identity_n", "tuple")
 def identity_n(op: Builder, input: Any) -> list[Value]:
-    """Tensors as they are."""
+    """The tensors unchanged."""
     return [tensor(op, part) for part in input]
 
 
@@ -162,7 +162,7 @@ def eye(
 
 @operation(TF_CALLED, "einsum")
 def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
-    """Einstein's sum."""
+    """An einsum."""
     if not isinstance(equation, str) or not inputs:
         raise Unsupported("einsum without an equation")
     operands = same_dtype(op, *inputs)
@@ -172,7 +172,7 @@ def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
 
 @operation(TF_CALLED, "meshgrid")
 def meshgrid(op: Builder, *vectors: Any, indexing: str = "xy") -> list[Value]:
-    """For each vector a tensor that varies along an axis of its own."""
+    """Coordinate grids of vectors."""
     made: list[Value] = OPERATIONS["Meshgrid"].handler(
         op, *same_dtype(op, *vectors), indexing=indexing
     )
@@ -184,13 +184,13 @@ def lrn(
     op: Builder, input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0,
     beta: float = 0.5,
 ) -> Value:  # fmt: skip
-    """X / (bias + alpha * the sum of squares of channels around) ** beta."""
+    """Local response normalization over neighbouring channels."""
     return function(op, "local_response_normalization", input, depth_radius, bias, alpha, beta)
 
 
 @operation(TF_CALLED, "l2_loss")
 def l2_loss(op: Builder, t: Any) -> Value:
-    """Half the sum of squares."""
+    """`sum(x * x) / 2`."""
     value = tensor(op, t)
     return op.mul(op.reduce("ReduceSum", op.mul(value, value), list(range(value.rank))), 0.5)
 
@@ -219,7 +219,7 @@ def random_normal(
     op: Builder, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: str | None = None,
     seed: Any = None, *, std: Any = None,
 ) -> Value:  # fmt: skip
-    """Normal numbers: others than TensorFlow's."""
+    """Normally distributed values, other than TensorFlow draws."""
     del seed
     numbers = draw(op, "RandomNormal", shape, dtype or "float32", mean=0.0, scale=1.0)
     spread = stddev if std is None else std
@@ -233,7 +233,7 @@ def random_uniform(
     op: Builder, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: str | None = None,
     seed: Any = None,
 ) -> Value:  # fmt: skip
-    """Numbers between two bounds: others than TensorFlow's."""
+    """Uniform values between two bounds, other than TensorFlow draws."""
     del seed
     low, high = (0.0 if minval is None else minval), (1.0 if maxval is None else maxval)
     if isinstance(low, Value) or isinstance(high, Value):
@@ -245,7 +245,7 @@ def random_uniform(
 def random_binomial(
     op: Builder, shape: Any, p: float = 0.0, dtype: str | None = None, seed: Any = None
 ) -> Value:
-    """1 as often as p says, else 0: others than TensorFlow's."""
+    """Bernoulli values, other than TensorFlow draws."""
     del seed
     shares = draw(op, "RandomUniform", shape, "float32", low=0.0, high=1.0)
     return op.cast(op.elementwise("LessOrEqual", shares, p), dtype or "float32")
@@ -265,7 +265,7 @@ def drop_elements(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
 
 @operation(BACKEND_FUNCTIONS, "dropout")
 def dropout(op: Builder, x: Any, level: Any, noise_shape: Any = None, seed: Any = None) -> Value:
-    """X with zeros at random, in inference too: at other places than TensorFlow's."""
+    """Dropout, also at inference; other elements are dropped than by TensorFlow."""
     del seed
     return drop_elements(op, x, level, noise_shape)
 
@@ -275,7 +275,7 @@ def dropout_of_tensorflow(
     op: Builder, x: Any, part: Any = None, noise_shape: Any = None, seed: Any = None, *,
     rate: Any = None, keep_prob: Any = None, tensorflow: int | None = None,
 ) -> Value:  # fmt: skip
-    """X with zeros at random; TensorFlow 1 is told how many to keep, 2 how many to drop."""
+    """Dropout by a rate of elements to keep (TensorFlow 1) or to drop (TensorFlow 2)."""
     del seed
     if rate is None and keep_prob is None:
         if tensorflow is None:

@@ -58,7 +58,7 @@ def _merge_masks(op: Builder, masks: Masks, rule: str) -> Value | None:
 def merge(
     op: Builder, w: Roles, *values: Value, op_type: str, mask: Any = None, masks: str = 'any',
 ) -> Masked:  # fmt: skip
-    """Tensors joined element by element."""
+    """An element-wise combination of the inputs."""
     del w
     result = reduce(lambda a, b: op.elementwise(op_type, a, b), _align(op, values))
     return Masked(result, _merge_masks(op, _list(mask, len(values)), masks))
@@ -68,7 +68,7 @@ def merge(
 def subtract(
     op: Builder, w: Roles, a: Value, b: Value, /, *, mask: Any = None, masks: str = "any"
 ) -> Masked:
-    """A - b."""
+    """`a - b`."""
     del w
     a, b = _align(op, (a, b))
     return Masked(op.sub(a, b), _merge_masks(op, _list(mask, 2), masks))
@@ -87,13 +87,13 @@ def average(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str 
 
 
 @keras_layer(
-    Variant("Maximum", "The largest of the inputs, of those that are not masked.", op_type="Max"),
-    Variant("Minimum", "The smallest of the inputs, of those that are not masked.", op_type="Min"),
+    Variant("Maximum", "The maximum of the inputs that are not masked.", op_type="Max"),
+    Variant("Minimum", "The minimum of the inputs that are not masked.", op_type="Min"),
 )
 def merge_extremes(
     op: Builder, w: Roles, *values: Value, op_type: str, mask: Any = None, masks: str = 'any',
 ) -> Masked:  # fmt: skip
-    """The extremes of tensors, element by element."""
+    """The element-wise maximum or minimum of the inputs."""
     del w
     given = _list(mask, len(values))
     whole = _merge_masks(op, given, masks)
@@ -116,7 +116,7 @@ def merge_extremes(
 
 @keras_layer("Multiply")
 def multiply(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any") -> Masked:
-    """The product of the inputs, of those that are not masked."""
+    """The product of the inputs that are not masked."""
     del w
     given = _list(mask, len(values))
     whole = _merge_masks(op, given, masks)
@@ -145,7 +145,7 @@ def _over(op: Builder, value: Value, mask: Value | None) -> Value | None:
 def concatenate(
     op: Builder, w: Roles, *values: Value, axis: int = -1, mask: Any = None, masks: str = "any"
 ) -> Masked:
-    """The inputs one after another along an axis."""
+    """The inputs concatenated along an axis."""
     del w
     values = tuple(promote(op, *values))
     result = op.concat(values, axis)
@@ -174,7 +174,7 @@ def dot(
     op: Builder, w: Roles, a: Value, b: Value, /, *,
     axes: int | list[int], normalize: bool = False, least_power: float = 1e-14,
 ) -> Value:  # fmt: skip
-    """The product of two inputs summed over an axis of each, batch by batch."""
+    """The batched dot product of two inputs over an axis of each."""
     del w
     a, b = promote(op, a, b)
     pair = [axes, axes] if isinstance(axes, int) else list(axes)

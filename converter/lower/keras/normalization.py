@@ -120,7 +120,7 @@ def _layer_norm(
 def rms_normalization(
     op: Builder, w: Roles, x: Value, /, *, axis: int | list[int] = -1, epsilon: float = 1e-6
 ) -> Value:
-    """X / sqrt(mean(x * x) + epsilon) * scale, over axes."""
+    """`x / sqrt(mean(x * x) + epsilon) * scale`, over axes."""
     single = wide(op, x)
     power = op.reduce("ReduceMean", op.mul(single, single), _axes(x, axis), keepdims=True)
     result = op.div(single, op.unary("Sqrt", op.add(power, epsilon)))
@@ -133,7 +133,7 @@ def unit_normalization(
     op: Builder, w: Roles, x: Value, /, *,
     axis: int | list[int] = -1, least_power: float = 1e-24,
 ) -> Value:  # fmt: skip
-    """X / its Euclidean norm over axes."""
+    """`x / norm(x)` over axes, with the Euclidean norm."""
     del w
     return unit(op, x, _axes(x, axis), least_power)
 
@@ -144,7 +144,7 @@ def group_normalization(
     groups: int = 32, axis: int = -1, epsilon: float = 1e-3, center: bool = True,
     scale: bool = True,
 ) -> Value:  # fmt: skip
-    """X standardised over each group of channels and all spatial axes."""
+    """Normalization over each group of channels and all spatial axes."""
     axis = x.axis(axis)
     channels = x.shape[axis]
     if not isinstance(channels, int):
@@ -171,7 +171,7 @@ def group_normalization(
 def spectral_normalization(
     op: Builder, w: Roles, x: Value, /, *, layer: Any, power_iterations: int = 1
 ) -> Any:
-    """The wrapped layer, whose kernel training has normalised."""
+    """The wrapped layer; training has normalized its kernel."""
     del power_iterations
     w.leave("vector_u", "0")  # what training begins from; Keras 3 stores it by its number
     result = call_layer(op, w, layer, x)

@@ -20,7 +20,7 @@ def max_pooling(
     pool_size: Any = 2, strides: Any = None, padding: str = "valid",
     data_format: str | None = "channels_last",
 ) -> Value:  # fmt: skip
-    """The largest of each window."""
+    """The maximum of each window."""
     del w
     return pool(
         op, x, "MaxPool", pool_size=pool_size, strides=strides, padding=padding,
@@ -47,7 +47,7 @@ def adaptive_max_pooling(
     op: Builder, w: Roles, x: Value, /, *,
     output_size: Any, data_format: str | None = "channels_last",
 ) -> Value:  # fmt: skip
-    """The largest of each of as many windows as are wanted."""
+    """Adaptive max pooling."""
     del w
     return _adaptive(op, x, "MaxPool", output_size, data_format)
 
@@ -57,7 +57,7 @@ def adaptive_average_pooling(
     op: Builder, w: Roles, x: Value, /, *,
     output_size: Any, data_format: str | None = "channels_last",
 ) -> Value:  # fmt: skip
-    """The mean of each of as many windows as are wanted."""
+    """Adaptive average pooling."""
     del w
     return _adaptive(op, x, "AveragePool", output_size, data_format)
 
@@ -122,7 +122,7 @@ def global_average_pooling_1d(
     data_format: str | None = "channels_last", keepdims: bool = False, mask: Value | None = None,
     keeps_dtype: bool = False,
 ) -> Value:  # fmt: skip
-    """The mean over the steps, of those that are not masked."""
+    """The mean over the steps that are not masked."""
     del w, keeps_dtype  # integers that stay so are refused before
     axes = _spatial(x, data_format)
     if mask is None:
@@ -147,6 +147,6 @@ def global_max_pooling(
     op: Builder, w: Roles, x: Value, /, *,
     data_format: str | None = "channels_last", keepdims: bool = False,
 ) -> Value:  # fmt: skip
-    """The largest over all spatial axes."""
+    """The maximum over all spatial axes."""
     del w
     return reduce_axes(op, "ReduceMax", x, _spatial(x, data_format), keepdims=keepdims)

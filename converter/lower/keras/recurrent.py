@@ -412,7 +412,7 @@ recurrent_layer("SimpleRNN")(simple_rnn_cell)
 
 @recurrent_layer("RNN")
 def any_cell(op: Builder, w: Roles, /, *, cell: Mapping[str, Any]) -> Cell:
-    """A cell, or a stack of cells, over all steps."""
+    """A cell, or stacked cells, run over all steps."""
     return cell_of(op, w, cell)
 
 
@@ -424,5 +424,5 @@ def cudnn_lstm(op: Builder, w: Roles, /, *, units: int, unit_forget_bias: bool =
 
 @recurrent_layer("CuDNNGRU")
 def cudnn_gru(op: Builder, w: Roles, /, *, units: int) -> Cell:
-    """GRU with cuDNN's weights; the reset gate after the product."""
+    """GRU with cuDNN's weights; the reset gate is applied after the product."""
     return gru_cell(op, w, units=units)

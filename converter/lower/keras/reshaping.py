@@ -29,7 +29,7 @@ def _first_spatial(data_format: str | None) -> int:
 def zero_padding(
     op: Builder, w: Roles, x: Value, /, *, padding: Any = 1, data_format: str | None = None
 ) -> Value:
-    """X with zeros around its spatial axes."""
+    """The input with spatial axes padded by zeros."""
     del w
     pairs = _pairs(padding, x.rank - 2)
     before, after = [0] * x.rank, [0] * x.rank
@@ -42,7 +42,7 @@ def zero_padding(
 def cropping(
     op: Builder, w: Roles, x: Value, /, *, cropping: Any = 1, data_format: str | None = None
 ) -> Value:
-    """X without the ends of its spatial axes."""
+    """The input with spatial axes cropped at both ends."""
     del w
     pairs = _pairs(cropping, x.rank - 2)
     axes, starts, ends = [], [], []
@@ -59,7 +59,7 @@ def up_sampling(
     op: Builder, w: Roles, x: Value, /, *,
     size: Any = 2, data_format: str | None = "channels_last", interpolation: str = "nearest",
 ) -> Value:  # fmt: skip
-    """X with each spatial axis made larger by a whole factor."""
+    """The input with spatial axes enlarged by integer factors."""
     del w
     image = channels_first(op, x, data_format)
     result = scale_up(op, image, numbers(size, x.rank - 2), interpolation)

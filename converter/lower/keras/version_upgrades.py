@@ -259,7 +259,7 @@ KERNEL_SIZES = ("nb_row", "nb_col", "kernel_dim1", "kernel_dim2", "kernel_dim3")
 
 @rule
 def renamed_class(layer: Layer, age: Age) -> Layer | None:
-    """Classes that have another name today."""
+    """Rename classes that have another name today."""
     del age
     name = NAMES.get(layer.class_name)
     return replace(layer, class_name=name) if name else None
@@ -267,7 +267,7 @@ def renamed_class(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def keras_1_arguments(layer: Layer, age: Age) -> Layer | None:
-    """Arguments that Keras 1 called otherwise."""
+    """Rename arguments that have other names in Keras 1."""
     if age.major > 1:
         return None
     config: dict[str, Any] = {}
@@ -288,7 +288,7 @@ def keras_1_arguments(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def keras_1_unrecorded_ordering(layer: Layer, age: Age) -> Layer | None:
-    """Padding, cropping, up-sampling: Keras 1 did not save their order of axes; as the others'."""
+    """Give padding, cropping and upsampling of Keras 1 the data format of other layers."""
     kinds = (
         "ZeroPadding2D", "ZeroPadding3D", "Cropping2D", "Cropping3D", "UpSampling2D", "UpSampling3D"
     )  # fmt: skip
@@ -299,7 +299,7 @@ def keras_1_unrecorded_ordering(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def keras_1_padding(layer: Layer, age: Age) -> Layer | None:
-    """Padding of Keras 1: four numbers, or a dict of those that are not zero."""
+    """Convert padding of Keras 1: four numbers, or a dict of those that are not zero."""
     padding = layer.config.get("padding")
     if age.major > 1 or not layer.class_name.startswith("ZeroPadding"):
         return None
@@ -342,7 +342,7 @@ def keras_1_merge(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def keras_1_kernels(layer: Layer, age: Age) -> Layer | None:
-    """Kernels of Keras 1: in Theano's order where images are, and with out before in transposed.
+    """Convert kernels of Keras 1: Theano's order of axes, and out before in of transposed ones.
 
     https://github.com/keras-team/keras/blob/2.2.4/keras/engine/saving.py#L288
     """
@@ -362,7 +362,7 @@ def keras_1_kernels(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def theano_kernels(layer: Layer, age: Age) -> Layer | None:
-    """Kernels that Theano used turned around: its convolutions are no cross-correlations."""
+    """Flip kernels of Theano, which computes convolutions and not cross-correlations."""
     kinds = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
     if age.backend != "theano" or layer.class_name not in kinds:
         return None
@@ -371,7 +371,7 @@ def theano_kernels(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def theano_padding(layer: Layer, age: Age) -> Layer | None:
-    """What Theano padded otherwise: ``same`` is ``half`` a kernel on each side of a convolution.
+    """Convert padding of Theano: ``same`` is half a kernel on each side of a convolution.
 
     Other layers are a gap where that makes a difference; so it does not where kernels are odd and
     strides one, nor where windows are of three.
@@ -395,7 +395,7 @@ def _numbers(value: Any) -> list[int]:
 
 @rule
 def theano_slopes(layer: Layer, age: Age) -> Layer | None:
-    """SReLU, of which Theano held what is below both thresholds under the upper one, too."""
+    """Adjust SReLU of Theano, which also clips values below both thresholds to the upper one."""
     if age.backend != "theano" or layer.class_name != "SReLU":
         return None
     return replace(layer, config={**layer.config, "held_below": True})
@@ -406,7 +406,7 @@ def theano_slopes(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def hard_sigmoid_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Keras 1 and 2 had another hard sigmoid than Keras 3."""
+    """Use the hard sigmoid of Keras 1 and 2."""
     if age.major > 2:
         return None
     found = {}
@@ -419,7 +419,7 @@ def hard_sigmoid_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def masks_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Merged masks were joined by And, and some layers did not hand theirs on."""
+    """Combine merged masks by And, and stop masks at layers that did not pass them on."""
     if age.major > 2:
         return None
     merges = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
@@ -434,7 +434,7 @@ def masks_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def least_numbers_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Numbers that TensorFlow did not let become smaller."""
+    """Use the least epsilons of Keras 2: of normalization to unit length, Dot and BatchNormalization."""
     if age.major > 2:
         return None
     if layer.class_name in ("UnitNormalization", "Dot"):
@@ -447,7 +447,7 @@ def least_numbers_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def images_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Layers on images returned what they compute in, whatever they were given."""
+    """Return the compute dtype from image layers, whatever the input's dtype is."""
     kinds = ("Resizing", "RandomCrop", "RandomBrightness", "RandomContrast")
     # Crops differ in what they make of integers alone.
     crops = layer.class_name == "CenterCrop" and "float" not in str(layer.config.get("dtype"))
@@ -458,7 +458,7 @@ def images_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def means_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Means of integers were integers."""
+    """Compute means of integers as integers."""
     if age.major > 2 or not layer.class_name.startswith("GlobalAveragePooling"):
         return None
     return replace(layer, config={**layer.config, "keeps_dtype": True})
@@ -466,7 +466,7 @@ def means_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def categories_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """What encodes categories had the dtype of the layer, not always that of integers."""
+    """Give category encodings the dtype of the layer."""
     if age.major > 2:
         return None
     if layer.class_name in ("IntegerLookup", "StringLookup", "TextVectorization"):

@@ -20,7 +20,7 @@ QUANTIZED = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
 
 @rule
 def masks_of_heads(layer: Layer, age: Age) -> Layer | None:
-    """MultiHeadAttention of Keras 2 adds to masked scores, and leaves no zeros behind."""
+    """Mask MultiHeadAttention as Keras 2 does: by adding to the scores."""
     if layer.class_name != "MultiHeadAttention" or age.major > 2:
         return None
     return replace(layer, config={"softmax_robust_masking": False, **layer.config})
@@ -28,7 +28,7 @@ def masks_of_heads(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
-    """A quantized layer is of a class of its own, which its dtype policy names."""
+    """Use the class of quantized layers that the dtype policy names."""
     del age
     mode = quantization(layer.config.get("dtype"))
     if layer.class_name not in QUANTIZED or not mode:
@@ -76,7 +76,7 @@ def is_type(name: str) -> bool:
 
 @rule
 def function_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
-    """A TFOpLambda is a call of the function that it names."""
+    """Convert a TFOpLambda into a call of the function that it names."""
     del age
     if layer.class_name not in ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod"):
         return None
@@ -88,7 +88,7 @@ def function_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def op_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
-    """A TensorFlowOpLayer is a call of its node's op, with constants among its inputs."""
+    """Convert a TensorFlowOpLayer into a call of its node's op, with constants among its inputs."""
     del age
     node = layer.config.get("node_def")
     if layer.class_name != "TensorFlowOpLayer" or node is None:

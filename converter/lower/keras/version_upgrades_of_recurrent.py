@@ -17,7 +17,7 @@ RECURRENT = (
 
 @rule
 def reset_before_the_product(layer: Layer, age: Age) -> Layer | None:
-    """GRU had no ``reset_after`` before Keras 2.1.5, and reset before the product."""
+    """Reset a GRU before the product where ``reset_after`` is missing: before Keras 2.1.5."""
     if layer.class_name not in ("GRU", "GRUCell") or age.major > 2:
         return None
     if "reset_after" in layer.config:
@@ -27,7 +27,7 @@ def reset_before_the_product(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def masks_of_time_distributed(layer: Layer, age: Age) -> Layer | None:
-    """TimeDistributed of Keras 1 and 2 hands on the mask that the layer inside makes."""
+    """Pass on the mask of the inner layer of TimeDistributed, as Keras 1 and 2 do."""
     if layer.class_name != "TimeDistributed" or age.major > 2:
         return None
     return replace(layer, class_name="Keras2TimeDistributed")
@@ -35,7 +35,7 @@ def masks_of_time_distributed(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def masks_beside_states(layer: Layer, age: Age) -> Layer | None:
-    """Keras 1 and 2 used a sequence's mask even where the call gave initial states too."""
+    """Use a sequence's mask also with initial states, as Keras 1 and 2 do."""
     if layer.class_name not in RECURRENT or age.major > 2:
         return None
     return replace(layer, config={**layer.config, "masked_beside": True})

@@ -154,30 +154,32 @@ def function_of_two(op: Builder, x1: Any, x2: Any, *, join: Binary, also: tuple[
     *direct(LOGICAL, "{} of x1 and x2, in which anything but zero is true."),
 )
 def logical(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
-    """A logical function of two tensors, in which anything but zero is true."""
+    """A logical function of two tensors; other values than zero are true."""
     return op.elementwise(op_type, tensor(op, x1, "bool"), tensor(op, x2, "bool"))
 
 
 @operation(OPERATIONS, *direct(BITWISE, "{} of the bits."))
 def bitwise(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
-    """A function of the bits of two tensors."""
+    """A bitwise function of two tensors."""
     a, b = promote(op, x, y)
     return op.elementwise(op_type if a.dtype == "bool" else f"Bitwise{op_type}", a, b)
 
 
 @operation(
     OPERATIONS,
-    Variant(("BitwiseLeftShift", "LeftShift"), "x * 2 ** y.", shift=left_shift),
-    Variant(("BitwiseRightShift", "RightShift"), "x / 2 ** y, rounded down.", shift=right_shift),
+    Variant(("BitwiseLeftShift", "LeftShift"), "`x << y`.", shift=left_shift),
+    Variant(
+        ("BitwiseRightShift", "RightShift"), "`x >> y`, an arithmetic shift.", shift=right_shift
+    ),
 )
 def shifted(op: Builder, x: Any, y: Any, *, shift: Binary) -> Value:
-    """The bits of x, moved by y places."""
+    """A shift of the bits of x by y."""
     return shift(op, *promote(op, x, y))
 
 
 @operation(OPERATIONS, "BitwiseNot", "BitwiseInvert")
 def bitwise_not(op: Builder, x: Any) -> Value:
-    """X with every bit turned."""
+    """`~x`, bitwise."""
     value = tensor(op, x)
     return op.unary("Not" if value.dtype == "bool" else "BitwiseNot", value)
 
@@ -190,6 +192,6 @@ def logical_not(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Ldexp")
 def ldexp(op: Builder, x1: Any, x2: Any) -> Value:
-    """x1 * 2 ** x2."""
+    """`x1 * 2 ** x2`."""
     a, b = promote(op, x1, x2, also=("float",))
     return op.mul(a, op.elementwise("Pow", op.constant(2.0, b.dtype), b))

@@ -38,7 +38,7 @@ FLOATING = {
 
 @operation(OPERATIONS, *direct(FLOATING))
 def unary(op: Builder, x: Any, *, op_type: str) -> Value:
-    """A function of each element that is one node of ONNX."""
+    """An element-wise function that is one ONNX node."""
     return op.unary(op_type, as_float(op, x))
 
 
@@ -69,7 +69,7 @@ def _logarithm(op: Builder, x: Value, base: int) -> Value:
     OPERATIONS,
     Variant("Cbrt", "The cube root, of negative numbers too.", compute=cbrt),
     Variant("Deg2rad", "x * pi / 180.", compute=lambda op, x: op.mul(x, pi / 180)),
-    Variant("Erfc", "1 - erf(x), exact where that is small.", compute=special.erfc),
+    Variant("Erfc", "`1 - erf(x)`, accurate for large x.", compute=special.erfc),
     Variant("Erfinv", "The inverse of erf.", compute=special.erfinv),
     Variant("Exp2", "2 ** x.", compute=lambda op, x: op.unary("Exp", op.mul(x, log(2)))),
     Variant("Expm1", "exp(x) - 1.", compute=special.expm1),
@@ -81,7 +81,7 @@ def _logarithm(op: Builder, x: Value, base: int) -> Value:
     Variant("Sinc", "sin(pi x) / (pi x), and 1 at zero.", compute=sinc),
 )
 def function_of_one(op: Builder, x: Any, *, compute: Unary) -> Value:
-    """A function of each element."""
+    """An element-wise function."""
     return compute(op, as_float(op, x))
 
 
@@ -90,7 +90,7 @@ def function_of_one(op: Builder, x: Any, *, compute: Unary) -> Value:
 
 @operation(OPERATIONS, "Abs", "Absolute", "Fabs")
 def absolute(op: Builder, x: Any) -> Value:
-    """X without its sign."""
+    """`abs(x)`."""
     value = tensor(op, x)
     return value if value.dtype == "bool" else op.unary("Abs", value)
 
@@ -109,13 +109,13 @@ def reciprocal(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Sign")
 def sign(op: Builder, x: Any) -> Value:
-    """-1, 0 or 1."""
+    """The sign: -1, 0 or 1."""
     return op.unary("Sign", tensor(op, x))
 
 
 @operation(OPERATIONS, "Signbit")
 def signbit(op: Builder, x: Any) -> Value:
-    """Whether x is negative; of floating point numbers, -0 is."""
+    """Whether the sign bit is set, also of -0."""
     value = tensor(op, x)
     if value.dtype == "bool":
         return op.elementwise("And", value, op.unary("Not", value))
@@ -129,7 +129,7 @@ def signbit(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Square")
 def square(op: Builder, x: Any) -> Value:
-    """X * x."""
+    """`x * x`."""
     value = tensor(op, x)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
     return op.mul(value, value)
@@ -137,7 +137,7 @@ def square(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Round")
 def round_(op: Builder, x: Any, *, decimals: int = 0) -> Value:
-    """X to the nearest number of so many decimals, halves to the even one."""
+    """Elements rounded to a number of decimals, halves to even."""
     value = tensor(op, x)
     if not value.is_float and decimals >= 0:
         return value
@@ -150,7 +150,7 @@ def round_(op: Builder, x: Any, *, decimals: int = 0) -> Value:
 
 @operation(OPERATIONS, "Trunc")
 def trunc(op: Builder, x: Any) -> Value:
-    """X without what is behind the point."""
+    """Elements rounded towards zero."""
     value = tensor(op, x)
     if not value.is_float:
         return value
@@ -160,7 +160,7 @@ def trunc(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Clip")
 def clip(op: Builder, x: Any, *, x_min: Any, x_max: Any) -> Value:
-    """x, held between two bounds."""
+    """Elements clipped to two bounds."""
     value = tensor(op, x)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
     bounds = [None if n is None else tensor(op, n, value.dtype) for n in (x_min, x_max)]
@@ -173,7 +173,7 @@ def clip(op: Builder, x: Any, *, x_min: Any, x_max: Any) -> Value:
 def nan_to_num(
     op: Builder, x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Value:
-    """X with numbers in place of NaN and of the infinities."""
+    """Elements with NaN and infinities replaced by numbers."""
     value = tensor(op, x)
     if not value.is_float:
         return value
@@ -187,7 +187,7 @@ def nan_to_num(
 
 @operation(OPERATIONS, "Copy", "StopGradient", "Conj", "Conjugate", "Real")
 def copy(op: Builder, x: Any) -> Value:
-    """X."""
+    """The tensor itself."""
     return tensor(op, x)
 
 
@@ -214,7 +214,7 @@ def is_finite(op: Builder, x: Value) -> Value:
     Variant("Isneginf", "Whether x is minus infinity.", ask=partial(is_inf, positive=False)),
 )
 def asked(op: Builder, x: Any, *, ask: Unary, of_integers: bool = False) -> Value:
-    """What is asked of floating point numbers; integers have one answer."""
+    """A test of floating-point values; integers all give one result."""
     value = tensor(op, x)
     if value.is_float:
         return ask(op, value)
@@ -224,7 +224,7 @@ def asked(op: Builder, x: Any, *, ask: Unary, of_integers: bool = False) -> Valu
 
 @operation(OPERATIONS, "Isreal")
 def is_real(op: Builder, x: Any) -> Value:
-    """True: there are no complex numbers here."""
+    """True: complex dtypes are not supported."""
     value = tensor(op, x)
     same = op.elementwise("Equal", value, value)
     return op.elementwise("Or", same, op.unary("Not", same))
@@ -248,14 +248,14 @@ def is_close(
 
 @operation(OPERATIONS, "Angle")
 def angle(op: Builder, x: Any) -> Value:
-    """0, and pi where x is negative: there are no complex numbers here."""
+    """0, or pi where x is negative."""
     value = as_float(op, x)
     return op.where(op.elementwise("Less", value, 0.0), pi, op.constant(0.0, value.dtype))
 
 
 @operation(OPERATIONS, "Where")
 def where(op: Builder, condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition holds, else x2; with the condition alone, where it holds."""
+    """`x1` where the condition is true, else `x2`; the indices of true elements without both."""
     if x1 is None and x2 is None:
         return nonzero(op, condition)
     return op.where(tensor(op, condition, "bool"), *promote(op, x1, x2))
@@ -263,7 +263,7 @@ def where(op: Builder, condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 @operation(OPERATIONS, "Nonzero")
 def nonzero(op: Builder, x: Any) -> list[Value]:
-    """The indices of what is not zero, an output for each axis."""
+    """The indices of elements that are not zero, an output for each axis."""
     value = op.plain(tensor(op, x, "bool"))
     found = op.emit("NonZero", value, dtype="int64", shape=(value.rank, None))
     rows = op.split(op.cast(found, "int32"), 0, [1] * value.rank)
@@ -272,7 +272,7 @@ def nonzero(op: Builder, x: Any) -> list[Value]:
 
 @operation(OPERATIONS, "Select")
 def select(op: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
-    """The choice of the first condition that holds, else the default."""
+    """The choice of the first condition that is true, else the default."""
     *choices, result = promote(op, *choicelist, default)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = op.where(tensor(op, condition, "bool"), choice, result)
@@ -284,13 +284,13 @@ def select(op: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Val
 
 @operation(OPERATIONS, "Cast")
 def cast(op: Builder, x: Any, *, dtype: str) -> Value:
-    """X in another dtype; floating point numbers are cut off to integers."""
+    """The tensor cast to a dtype; floating-point values are truncated to integers."""
     return tensor(op, x, dtype)
 
 
 @operation(OPERATIONS, "SaturateCast")
 def saturate_cast(op: Builder, x: Any, *, dtype: str) -> Value:
-    """X in another dtype, held between its bounds."""
+    """The tensor cast to a dtype, clipped to its range."""
     value = tensor(op, x)
     if dtype == "bool" or value.dtype in (dtype, "bool"):
         return op.cast(value, dtype)
@@ -321,7 +321,7 @@ def _below(bound: float, dtype: str) -> float:
 def convert_to_tensor(
     op: Builder, x: Any, *, dtype: str | None = None, sparse: Any = None, ragged: Any = None
 ) -> Value:
-    """X, in another dtype where one is given."""
+    """The tensor, cast to a dtype if one is given."""
     if sparse or ragged:
         raise Unsupported("sparse or ragged tensors")
     return tensor(op, x, dtype)

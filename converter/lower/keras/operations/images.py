@@ -118,8 +118,8 @@ def rgb_to_grayscale(op: Builder, images: Any, *, data_format: str | None = None
 
 @operation(
     OPERATIONS,
-    Variant("RGBToHSV", "Hue, saturation and value of red, green and blue.", convert=rgb_to_hsv),
-    Variant("HSVToRGB", "Red, green and blue of hue, saturation and value.", convert=hsv_to_rgb),
+    Variant("RGBToHSV", "RGB images converted to HSV.", convert=rgb_to_hsv),
+    Variant("HSVToRGB", "HSV images converted to RGB.", convert=hsv_to_rgb),
 )
 def convert_color(
     op: Builder, images: Any, *, data_format: str | None = None,

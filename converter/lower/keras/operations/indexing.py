@@ -28,7 +28,7 @@ from converter.lower.values import Value, total
 
 @operation(OPERATIONS, "GetItem")
 def get_item(op: Builder, x: Any, key: Any) -> Value:
-    """x[key], for numbers, slices, an ellipsis, new axes, and a tensor of numbers."""
+    """`x[key]`, for integers, slices, an ellipsis, new axes and one tensor of indices."""
     parts = list(key) if isinstance(key, list | tuple) else [key]
     return item(op, tensor(op, x), parts)
 
@@ -132,7 +132,7 @@ def _whole(op: Builder, numbers: Value) -> Value:
 
 @operation(OPERATIONS, "Take")
 def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
-    """Elements of x along an axis, by index; below zero from the end."""
+    """Slices along an axis by index; negative indices count from the end."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.gather(value, _whole(op, tensor(op, indices)), axis)
@@ -140,7 +140,7 @@ def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value
 
 @operation(OPERATIONS, "TakeAlongAxis")
 def take_along_axis(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
-    """For each number the element of x that is that far along an axis at the same place."""
+    """The element at each index along an axis, at the same position of other axes."""
     value, numbers = tensor(op, x), op.cast(tensor(op, indices), "int64")
     value, axis = (flatten(op, value), 0) if axis is None else (value, value.axis(axis))
     return index.take_along_axis(op, value, numbers, axis)
@@ -148,7 +148,7 @@ def take_along_axis(op: Builder, x: Any, indices: Any, *, axis: int | None = Non
 
 @operation(OPERATIONS, "Slice")
 def slice_(op: Builder, inputs: Any, start_indices: Any, *, shape: Sequence[int]) -> Value:
-    """A part of so many elements from given places on; -1 takes the rest."""
+    """A slice by start indices and sizes; -1 takes the rest."""
     value, start = tensor(op, inputs), tensor(op, start_indices, "int64")
     sizes = np.asarray(shape)
     count = op.constant(np.where(sizes < 0, END, sizes), "int64")
@@ -169,7 +169,7 @@ def slice_(op: Builder, inputs: Any, start_indices: Any, *, shape: Sequence[int]
 
 @operation(OPERATIONS, "SliceUpdate")
 def slice_update(op: Builder, inputs: Any, start_indices: Any, updates: Any) -> Value:
-    """The inputs with updates in their place, from given numbers on.
+    """The inputs with a slice, from start indices on, replaced by updates.
 
     As TensorFlow's dynamic_update_slice, moves a start that leaves too little room.
     """
@@ -204,7 +204,7 @@ def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
 
 @operation(OPERATIONS, "Scatter")
 def scatter(op: Builder, indices: Any, values: Any, *, shape: Sequence[int]) -> Value:
-    """Zeros of a shape, with values added at places."""
+    """Zeros of a shape, with values added at indices."""
     new = tensor(op, values)
     start = op.expand(op.constant(0, new.dtype), tuple(shape))
     return put(op, start, indices, new, "add")
@@ -214,7 +214,7 @@ def scatter(op: Builder, indices: Any, values: Any, *, shape: Sequence[int]) -> 
 def scatter_update(
     op: Builder, inputs: Any, indices: Any, updates: Any, *, reduction: str | None = None
 ) -> Value:
-    """The inputs with updates at places: put there, added, multiplied, or the larger or smaller."""
+    """The inputs with updates at indices: replaced, added, multiplied, maximum or minimum."""
     value = tensor(op, inputs)
     return put(op, value, indices, tensor(op, updates, value.dtype), reduction or "none")
 
@@ -238,19 +238,19 @@ def triangle(op: Builder, x: Value, k: int, *, upper: bool) -> Value:
 
 @operation(OPERATIONS, "Tril")
 def tril(op: Builder, x: Any, *, k: int = 0) -> Value:
-    """X with zeros above a diagonal."""
+    """The lower triangle: zeros above a diagonal."""
     return triangle(op, tensor(op, x), k, upper=False)
 
 
 @operation(OPERATIONS, "Triu")
 def triu(op: Builder, x: Any, *, k: int = 0) -> Value:
-    """X with zeros below a diagonal."""
+    """The upper triangle: zeros below a diagonal."""
     return triangle(op, tensor(op, x), k, upper=True)
 
 
 @operation(OPERATIONS, "Diagonal")
 def diagonal(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
-    """The diagonal of the plane of two axes, as the last axis."""
+    """A diagonal of two axes, as the last axis."""
     value = tensor(op, x)
     return take_diagonal(op, move_axes(op, value, [axis1, axis2], [-2, -1]), offset)
 
@@ -265,14 +265,14 @@ def trace(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 
 
 @operation(OPERATIONS, "Diag")
 def diag(op: Builder, x: Any, *, k: int = 0) -> Value:
-    """A matrix with a vector as diagonal, or the diagonal of a matrix."""
+    """A matrix with a vector on a diagonal, or a diagonal of a matrix."""
     value = tensor(op, x)
     return diagonal(op, value, offset=k) if value.rank == 2 else make_diagonal(op, value, k)
 
 
 @operation(OPERATIONS, "Diagflat")
 def diagflat(op: Builder, x: Any, *, k: int = 0) -> Value:
-    """A matrix with all elements of x as diagonal."""
+    """A matrix with all elements of x on a diagonal."""
     return make_diagonal(op, flatten(op, tensor(op, x)), k)
 
 
@@ -291,7 +291,7 @@ def one_hot(
     op: Builder, x: Any, *,
     num_classes: int, axis: int = -1, dtype: str | None = None, sparse: bool = False,
 ) -> Value:  # fmt: skip
-    """1 where a new axis has the number of x, else 0."""
+    """One-hot vectors of class indices."""
     if sparse:
         raise Unsupported("sparse tensors")
     return hot(op, x, num_classes, axis, dtype or "float32")
@@ -303,7 +303,7 @@ def multi_hot(
     num_classes: int | None = None, axis: int = -1, dtype: str | None = None,
     sparse: bool = False, num_tokens: int | None = None,
 ) -> Value:  # fmt: skip
-    """1 for the numbers that are in a row of the inputs, else 0."""
+    """Multi-hot vectors of the classes in each row."""
     if sparse:
         raise Unsupported("sparse tensors")
     classes = num_classes if num_classes is not None else num_tokens
@@ -316,14 +316,14 @@ def multi_hot(
 
 @operation(OPERATIONS, "SearchSorted")
 def search_sorted(op: Builder, sorted_sequence: Any, values: Any, *, side: str = "left") -> Value:
-    """Where values would have to stand in a rising sequence."""
+    """The index at which each value would be inserted into a sorted sequence."""
     rising, value = promote(op, sorted_sequence, values)
     return sort.count_before(op, rising, value, or_equal=side == "right")
 
 
 @operation(OPERATIONS, "Digitize")
 def digitize(op: Builder, x: Any, bins: Any) -> Value:
-    """The number of the bin of each element."""
+    """The index of the bin of each element."""
     value, rising = promote(op, x, tensor(op, bins, "float32"))
     return sort.count_before(op, rising, value, or_equal=True)
 
@@ -341,7 +341,7 @@ def is_in(
 
 @operation(OPERATIONS, "UnravelIndex")
 def unravel_index(op: Builder, indices: Any, *, shape: Sequence[int]) -> list[Value]:
-    """The places in a shape of numbers that count its elements."""
+    """The multi-dimensional indices of flat indices."""
     rest = tensor(op, indices)
     rest = op.where(op.elementwise("Less", rest, 0), op.add(rest, total(shape) or 0), rest)
     found = []
@@ -355,7 +355,7 @@ def unravel_index(op: Builder, indices: Any, *, shape: Sequence[int]) -> list[Va
 def bincount(
     op: Builder, x: Any, *, weights: Any = None, minlength: int = 0, sparse: bool = False
 ) -> Value:
-    """How often each number from 0 on is in the last axis of x, or the sum of its weights there."""
+    """The count of each integer along the last axis, or the sum of its weights."""
     if sparse:
         raise Unsupported("sparse tensors")
     value = op.cast(tensor(op, x), "int64")
@@ -379,7 +379,7 @@ def unique(
     return_counts: bool = False, axis: int | None = None, size: int | None = None,
     fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """The different elements of x, or its different slices along an axis, and their places."""
+    """The distinct elements or slices, their indices, and their counts."""
     del fill_value
     if size is not None:
         raise Unsupported("size")

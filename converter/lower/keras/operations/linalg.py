@@ -54,7 +54,7 @@ def cholesky_inverse(op: Builder, x: Any, *, upper: bool = False) -> Value:
 
 @operation(OPERATIONS, "Qr")
 def qr(op: Builder, x: Any, *, mode: str = "reduced") -> list[Value]:
-    """Orthogonal matrices and upper triangles whose products the matrices are."""
+    """The QR decomposition of matrices."""
     return list(linalg.qr(op, as_float(op, x), full=mode == "complete"))
 
 

@@ -48,7 +48,7 @@ ACTIVATIONS = {
     ),
 )
 def activation(op: Builder, x: Any, *, function: str) -> Value:
-    """An activation; integers become floating point numbers first."""
+    """An activation; integers are cast to floating point first."""
     value = tensor(op, x)
     integers = not value.is_float and function not in ("relu", "relu6")
     return FUNCTIONS[function](op, as_float(op, x) if integers else value)
@@ -65,13 +65,13 @@ def relu(
 
 @operation(OPERATIONS, "LeakyRelu")
 def leaky_relu(op: Builder, x: Any, *, negative_slope: float = 0.2) -> Value:
-    """X if x > 0 else negative_slope * x."""
+    """`x if x > 0 else negative_slope * x`."""
     return activations.leaky_relu(op, as_float(op, x), negative_slope)
 
 
 @operation(OPERATIONS, "Elu")
 def elu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
-    """X if x > 0 else alpha * (exp(x) - 1)."""
+    """`x if x > 0 else alpha * (exp(x) - 1)`."""
     return activations.elu(op, as_float(op, x), alpha)
 
 
@@ -83,25 +83,25 @@ def celu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
 
 @operation(OPERATIONS, "Gelu")
 def gelu(op: Builder, x: Any, *, approximate: bool = True) -> Value:
-    """X * P(X <= x) for a normal X, by tanh or exactly."""
+    """`x * P(X <= x)` for standard normal X, exactly or approximated by tanh."""
     return activations.gelu(op, as_float(op, x), approximate)
 
 
 @operation(OPERATIONS, "Glu")
 def glu(op: Builder, x: Any, *, axis: int = -1) -> Value:
-    """A * sigmoid(b) for the halves a, b of x."""
+    """`a * sigmoid(b)` for the halves a and b of x."""
     return activations.glu(op, as_float(op, x), axis)
 
 
 @operation(OPERATIONS, "HardShrink")
 def hard_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
-    """X beyond the threshold, zero within it."""
+    """Values beyond the threshold; 0 within it."""
     return activations.hard_shrink(op, as_float(op, x), threshold)
 
 
 @operation(OPERATIONS, "SoftShrink")
 def soft_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
-    """X moved towards zero by the threshold, and zero within it."""
+    """Values moved towards zero by the threshold; 0 within it."""
     return activations.soft_shrink(op, as_float(op, x), threshold)
 
 
@@ -113,7 +113,7 @@ def squareplus(op: Builder, x: Any, *, b: float = 4.0) -> Value:
 
 @operation(OPERATIONS, "Threshold")
 def threshold_(op: Builder, x: Any, *, threshold: float, default_value: float) -> Value:
-    """X beyond the threshold, else the default."""
+    """`x if x > threshold else default_value`."""
     return activations.threshold(op, as_float(op, x), threshold, default_value)
 
 
@@ -134,7 +134,7 @@ def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
 
 @operation(OPERATIONS, "Sparsemax")
 def sparsemax(op: Builder, x: Any, *, axis: int = -1) -> Value:
-    """max(x - tau, 0), with Keras's tau."""
+    """`max(x - tau, 0)` (sparsemax), with the tau of Keras."""
     return activations.sparsemax(op, as_float(op, x), axis)
 
 
@@ -147,7 +147,7 @@ def conv(
     strides: Any = 1, padding: str = "valid", data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Value:  # fmt: skip
-    """Cross-correlation; groups are as many as fit the kernel's channels."""
+    """Convolution; the number of groups follows from the kernel's channels."""
     image, weight = tensor(op, inputs), tensor(op, kernel)
     channels = known_size(image, 1 if data_format == "channels_first" else -1, "a convolution")
     return convolve(
@@ -162,7 +162,7 @@ def depthwise_conv(
     strides: Any = 1, padding: str = "valid", data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Value:  # fmt: skip
-    """One kernel, or several, for each channel."""
+    """Depthwise convolution."""
     return depthwise(
         op, tensor(op, inputs), tensor(op, kernel), None, strides, padding, data_format,
         dilation_rate,
@@ -175,7 +175,7 @@ def separable_conv(
     strides: Any = 1, padding: str = "valid", data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Value:  # fmt: skip
-    """A depthwise convolution, then one of size one."""
+    """Separable convolution: depthwise, then pointwise."""
     inner = depthwise(
         op, tensor(op, inputs), tensor(op, depthwise_kernel), None, strides, padding, data_format,
         dilation_rate,
@@ -188,14 +188,14 @@ def separable_conv(
 
 @operation(
     OPERATIONS,
-    Variant("MaxPool", "The largest of each window.", op_type="MaxPool"),
+    Variant("MaxPool", "The maximum of each window.", op_type="MaxPool"),
     Variant("AveragePool", "The mean of each window.", op_type="AveragePool"),
 )
 def pool_windows(
     op: Builder, inputs: Any, *, op_type: str, pool_size: Any, strides: Any = None,
     padding: str = 'valid', data_format: str | None = None,
 ) -> Value:  # fmt: skip
-    """One number of each window."""
+    """Pooling of windows."""
     return pool(
         op, tensor(op, inputs), op_type, pool_size=pool_size, strides=strides,
         padding=padding.lower(), data_format=data_format,
@@ -206,7 +206,7 @@ def pool_windows(
 def adaptive_max_pool(
     op: Builder, inputs: Any, *, output_size: Any, data_format: str | None = None
 ) -> Value:
-    """The largest of each of as many windows as are wanted."""
+    """Adaptive max pooling."""
     value = tensor(op, inputs)
     none = Roles(op, "", {})
     return adaptive_max_pooling(op, none, value, output_size=output_size, data_format=data_format)
@@ -244,7 +244,7 @@ def blocks(op: Builder, x: Value, size: int, data_format: str | None, *, to_spac
 def depth_to_space(
     op: Builder, x: Any, *, block_size: int, data_format: str = "channels_last"
 ) -> Value:
-    """Blocks of channels, moved into space."""
+    """Channels rearranged into blocks of pixels."""
     return blocks(op, tensor(op, x), block_size, data_format, to_space=True)
 
 
@@ -252,7 +252,7 @@ def depth_to_space(
 def space_to_depth(
     op: Builder, x: Any, *, block_size: int, data_format: str = "channels_last"
 ) -> Value:
-    """Blocks of space, moved into channels."""
+    """Blocks of pixels rearranged into channels."""
     return blocks(op, tensor(op, x), block_size, data_format, to_space=False)
 
 
@@ -274,7 +274,7 @@ def windows(
 def unfold(
     op: Builder, x: Any, *, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Value:
-    """The windows of a channels-first image, one in each column."""
+    """Windows of channels-first images, as columns."""
     image = tensor(op, x)
     pads = [0, 0, *numbers(padding, 2)]
     image = op.pad(image, pads, pads)
@@ -348,7 +348,7 @@ def layer_norm(
 def rms_norm(
     op: Builder, x: Any, scale: Any = None, *, axis: Axes = -1, epsilon: float | None = None
 ) -> Value:
-    """X / sqrt(mean(x * x) + epsilon) * scale, over axes."""
+    """`x / sqrt(mean(x * x) + epsilon) * scale`, over axes."""
     value = tensor(op, x)
     axes = all_axes(value, axis)
     wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
@@ -364,7 +364,7 @@ def rms_norm(
 def normalize(
     op: Builder, x: Any, *, axis: Axes = -1, order: int = 2, epsilon: float | None = None
 ) -> Value:
-    """X / max(its length of an order over axes, epsilon)."""
+    """`x / max(norm(x), epsilon)`, with a norm of an order over axes."""
     value = as_float(op, x)
     kind = None if order == 2 else order
     length = norm(op, value, ord=kind, axis=all_axes(value, axis), keepdims=True)
@@ -404,7 +404,7 @@ def dot_product_attention(
     is_causal: bool = False, flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Value:  # fmt: skip
-    """softmax(query @ key * scale + bias) @ value, where the mask lets the query look."""
+    """`softmax(query @ key * scale + bias) @ value`, with a mask."""
     del flash_attention  # another way to the same numbers
     if attn_logits_soft_cap is not None:
         raise Unsupported("attn_logits_soft_cap")
@@ -425,7 +425,7 @@ def fake_quant(
     op: Builder, inputs: Any, min_vals: Any, max_vals: Any, *,
     num_bits: int = 8, narrow_range: bool = False, axis: int | None = None,
 ) -> Value:  # fmt: skip
-    """Numbers quantized between two bounds and back, in float32; zero is exact."""
+    """Fake quantization between two bounds, in float32; zero is exact."""
     value = as_float(op, inputs)
     low, high = (tensor(op, n, "float32") for n in (min_vals, max_vals))
     if axis is not None and low.rank:

@@ -123,7 +123,7 @@ def tensordot(op: Builder, x1: Any, x2: Any, *, axes: Any = 2) -> Value:
 
 @operation(OPERATIONS, "Einsum")
 def einsum(op: Builder, *operands: Any, subscripts: str) -> Value:
-    """Einstein's sum."""
+    """An einsum."""
     values = promote(op, *operands)
     dtype = values[0].dtype
     if not values[0].is_float and dtype not in ("int32", "int64"):
@@ -144,7 +144,7 @@ def explicit(subscripts: str) -> str:
 
 @operation(OPERATIONS, "Kron")
 def kron(op: Builder, x1: Any, x2: Any) -> Value:
-    """Each element of x1 times the whole of x2, side by side."""
+    """The Kronecker product."""
     a, b = promote(op, x1, x2)
     rank = max(a.rank, b.rank)
     a, b = (op.unsqueeze(v, list(range(rank - v.rank))) if v.rank < rank else v for v in (a, b))
@@ -205,7 +205,7 @@ def correlate(op: Builder, x1: Any, x2: Any, *, mode: str = "valid") -> Value:
 
 @operation(OPERATIONS, "Corrcoef")
 def corrcoef(op: Builder, x: Any) -> Value:
-    """The correlation of every row of x with every other."""
+    """The correlation coefficients of rows."""
     value = as_float(op, x)
     away = op.sub(value, op.reduce("ReduceMean", value, [-1], keepdims=True))
     size = known_size(value, -1, "a correlation")
@@ -218,7 +218,7 @@ def corrcoef(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "CDist")
 def cdist(op: Builder, x: Any, y: Any) -> Value:
-    """The distance of every row of x from every row of y."""
+    """Distances between all rows of two matrices."""
     away = op.sub(op.unsqueeze(tensor(op, x), [-2]), op.unsqueeze(tensor(op, y), [-3]))
     return op.unary("Sqrt", op.reduce("ReduceSum", op.mul(away, away), [-1]))
 
@@ -240,7 +240,7 @@ def extract_sequences(op: Builder, x: Any, *, sequence_length: int, sequence_str
 def norm(
     op: Builder, x: Any, *, ord: Any = None, axis: Axes = None, keepdims: bool = False
 ) -> Value:
-    """The length of vectors: Euclidean, or of another order; of matrices by rows and columns."""
+    """A norm of vectors, by order, or of matrices."""
     value = as_float(op, x)
     axes = all_axes(value, axis)
     if ord in (None, "fro"):

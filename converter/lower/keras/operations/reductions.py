@@ -59,7 +59,7 @@ def mean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> V
 def maximum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
-    """The largest over axes, and not less than an initial one."""
+    """The maximum over axes and an initial value."""
     result = reduce_over(op, "ReduceMax", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Max", result, initial)
 
@@ -68,14 +68,14 @@ def maximum(
 def minimum(
     op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
 ) -> Value:
-    """The smallest over axes, and not more than an initial one."""
+    """The minimum over axes and an initial value."""
     result = reduce_over(op, "ReduceMin", tensor(op, x), axis, keepdims)
     return result if initial is None else op.elementwise("Min", result, initial)
 
 
 @operation(OPERATIONS, "Ptp")
 def spread(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The largest less the smallest over axes."""
+    """The maximum minus the minimum over axes."""
     value = tensor(op, x)
     most = reduce_over(op, "ReduceMax", value, axis, keepdims)
     return op.sub(most, reduce_over(op, "ReduceMin", value, axis, keepdims))
@@ -83,14 +83,14 @@ def spread(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
 
 @operation(OPERATIONS, "All")
 def every(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """Whether nothing over axes is zero."""
+    """Whether no element over axes is zero."""
     value = tensor(op, x)
     return reduce.every(op, value, all_axes(value, axis), keepdims=keepdims)
 
 
 @operation(OPERATIONS, "Any")
 def some(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """Whether anything over axes is not zero."""
+    """Whether any element over axes is not zero."""
     value = tensor(op, x)
     return reduce.some(op, value, all_axes(value, axis), keepdims=keepdims)
 
@@ -100,7 +100,7 @@ def all_close(
     op: Builder, x1: Any, x2: Any, *,
     rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False,
 ) -> Value:  # fmt: skip
-    """Whether abs(x1 - x2) <= atol + rtol * abs(x2) everywhere."""
+    """Whether `abs(x1 - x2) <= atol + rtol * abs(x2)` for all elements."""
     near = is_close(op, x1, x2, rtol, atol, equal_nan=equal_nan)
     a, b = promote(op, x1, x2)
     return every(op, op.elementwise("Or", near, op.elementwise("Equal", a, b)))
@@ -108,7 +108,7 @@ def all_close(
 
 @operation(OPERATIONS, "CountNonzero")
 def count_nonzero(op: Builder, x: Any, *, axis: Axes = None) -> Value:
-    """How many over axes are not zero."""
+    """The number of elements over axes that are not zero."""
     value = tensor(op, x)
     return reduce.count_nonzero(op, value, all_axes(value, axis), "int32")
 
@@ -167,19 +167,19 @@ def position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool
 
 @operation(OPERATIONS, "Argmax")
 def argmax(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The number of the largest along an axis."""
+    """The index of the maximum along an axis."""
     return position(op, "ArgMax", x, axis, keepdims)
 
 
 @operation(OPERATIONS, "Argmin")
 def argmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The number of the smallest along an axis."""
+    """The index of the minimum along an axis."""
     return position(op, "ArgMin", x, axis, keepdims)
 
 
 @operation(OPERATIONS, "TopK")
 def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
-    """The k largest along the last axis, and their indices."""
+    """The k largest elements along the last axis, and their indices."""
     del sorted  # in order is also a legal answer where none is asked for
     count = op.constant([k], "int64")
     values, indices = sort.top_k(op, tensor(op, x), -1, k, count)
@@ -188,7 +188,7 @@ def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
 
 @operation(OPERATIONS, "Sort")
 def sort_(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
-    """X in ascending order along an axis."""
+    """Elements sorted along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return sort.sort(op, value, axis)[0]
@@ -196,7 +196,7 @@ def sort_(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
 
 @operation(OPERATIONS, "Argsort")
 def argsort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
-    """The indices of x in ascending order along an axis."""
+    """Indices that sort the elements along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, axis)
     return op.cast(sort.sort(op, value, axis)[1], "int32")
@@ -232,7 +232,7 @@ def cumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None =
 
 @operation(OPERATIONS, "Diff")
 def diff(op: Builder, a: Any, *, n: int = 1, axis: int = -1) -> Value:
-    """Each element less the one before it along an axis, n times."""
+    """Differences of neighbours along an axis, n times."""
     value = tensor(op, a)
     for _ in range(n):
         after = op.slice(value, [axis], [1], [END])
@@ -244,7 +244,7 @@ def diff(op: Builder, a: Any, *, n: int = 1, axis: int = -1) -> Value:
 
 @operation(OPERATIONS, "Trapezoid")
 def trapezoid(op: Builder, y: Any, *, x: Any = None, dx: float = 1.0, axis: int = -1) -> Value:
-    """The integral along an axis of straight lines between the points."""
+    """The integral along an axis by the trapezoidal rule."""
     value = as_float(op, y)
     width = dx if x is None else diff(op, tensor(op, x, value.dtype), axis=-1)
     if isinstance(width, Value) and width.rank == 1 and value.axis(axis) != value.rank - 1:

@@ -30,26 +30,26 @@ from converter.lower.values import Value, broadcast
 
 @operation(OPERATIONS, "Reshape")
 def reshape(op: Builder, x: Any, *, newshape: int | Sequence[int | None]) -> Value:
-    """X in another shape; one size may be -1."""
+    """The tensor in another shape; one size may be -1."""
     sizes = [newshape] if isinstance(newshape, int) else newshape
     return reshape_to(op, tensor(op, x), sizes)
 
 
 @operation(OPERATIONS, "Ravel")
 def ravel(op: Builder, x: Any) -> Value:
-    """X in one axis."""
+    """The flattened tensor."""
     return flatten(op, tensor(op, x))
 
 
 @operation(OPERATIONS, "ExpandDims")
 def expand_dims(op: Builder, x: Any, *, axis: int | Sequence[int]) -> Value:
-    """X with new axes of one element."""
+    """The tensor with new axes of size 1."""
     return op.unsqueeze(tensor(op, x), [axis] if isinstance(axis, int) else list(axis))
 
 
 @operation(OPERATIONS, "Squeeze")
 def squeeze(op: Builder, x: Any, *, axis: Axes = None) -> Value:
-    """X without axes of one element: those named, or all."""
+    """The tensor without axes of size 1: those given, or all."""
     value = tensor(op, x)
     if axis is None:
         return drop_ones(op, value)
@@ -59,7 +59,7 @@ def squeeze(op: Builder, x: Any, *, axis: Axes = None) -> Value:
 
 @operation(OPERATIONS, "BroadcastTo")
 def broadcast_to(op: Builder, x: Any, *, shape: Sequence[int | None]) -> Value:
-    """X, repeated to a shape."""
+    """The tensor broadcast to a shape."""
     value = tensor(op, x)
     sizes: list[Dim] = [n if n is not None and n >= 0 else None for n in shape]
     wide = (1,) * (len(sizes) - value.rank) + value.shape
@@ -73,7 +73,7 @@ def broadcast_to(op: Builder, x: Any, *, shape: Sequence[int | None]) -> Value:
 
 @operation(OPERATIONS, "Transpose")
 def transpose(op: Builder, x: Any, *, axes: Sequence[int] | None = None) -> Value:
-    """X with its axes in another order, reversed by default."""
+    """The tensor with axes permuted, reversed by default."""
     value = tensor(op, x)
     order = [value.axis(a) for a in axes] if axes else list(reversed(range(value.rank)))
     return op.transpose(value, order)
@@ -81,7 +81,7 @@ def transpose(op: Builder, x: Any, *, axes: Sequence[int] | None = None) -> Valu
 
 @operation(OPERATIONS, "Swapaxes")
 def swapaxes(op: Builder, x: Any, *, axis1: int, axis2: int) -> Value:
-    """X with two axes exchanged."""
+    """The tensor with two axes exchanged."""
     value = tensor(op, x)
     order = list(range(value.rank))
     a, b = value.axis(axis1), value.axis(axis2)
@@ -103,32 +103,32 @@ def move_axes(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
 
 @operation(OPERATIONS, "Moveaxis")
 def moveaxis(op: Builder, x: Any, *, source: Axes, destination: Axes) -> Value:
-    """X with axes moved to other places."""
+    """The tensor with axes moved to other positions."""
     return move_axes(op, tensor(op, x), source, destination)
 
 
 @operation(OPERATIONS, "Flip")
 def flip(op: Builder, x: Any, *, axis: Axes = None) -> Value:
-    """X with axes reversed, all by default."""
+    """The tensor with axes flipped, all by default."""
     value = tensor(op, x)
     return reverse_axes(op, value, all_axes(value, axis))
 
 
 @operation(OPERATIONS, "Fliplr")
 def fliplr(op: Builder, x: Any) -> Value:
-    """X with its second axis reversed."""
+    """The tensor with its second axis flipped."""
     return reverse_axes(op, tensor(op, x), [1])
 
 
 @operation(OPERATIONS, "Flipud")
 def flipud(op: Builder, x: Any) -> Value:
-    """X with its first axis reversed."""
+    """The tensor with its first axis flipped."""
     return reverse_axes(op, tensor(op, x), [0])
 
 
 @operation(OPERATIONS, "Rot90")
 def rot90(op: Builder, array: Any, *, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
-    """X turned by quarters in the plane of two axes."""
+    """A rotation by multiples of 90 degrees in the plane of two axes."""
     value = tensor(op, array)
     first, second = (value.axis(a) for a in axes)
     for _ in range(k % 4):
@@ -141,7 +141,7 @@ def rot90(op: Builder, array: Any, *, k: int = 1, axes: Sequence[int] = (0, 1)) 
 
 @operation(OPERATIONS, "Roll")
 def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) -> Value:
-    """X moved along axes, what leaves at one end coming back at the other."""
+    """Elements rolled along axes."""
     value = tensor(op, x)
     if axis is None:
         line = flatten(op, value)
@@ -159,13 +159,13 @@ def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) 
 
 @operation(OPERATIONS, "Concatenate")
 def concatenate(op: Builder, xs: Sequence[Any], *, axis: int = 0) -> Value:
-    """Tensors one after another along an axis."""
+    """Tensors concatenated along an axis."""
     return op.concat(promote(op, *xs), axis)
 
 
 @operation(OPERATIONS, "Append")
 def append(op: Builder, x1: Any, x2: Any, *, axis: int | None = None) -> Value:
-    """x2 behind x1 along an axis, or both flattened."""
+    """x2 appended to x1 along an axis, or both flattened."""
     values = promote(op, x1, x2)
     if axis is None:
         return op.concat([flatten(op, v) for v in values], 0)
@@ -174,7 +174,7 @@ def append(op: Builder, x1: Any, x2: Any, *, axis: int | None = None) -> Value:
 
 @operation(OPERATIONS, "Stack")
 def stack(op: Builder, x: Sequence[Any], *, axis: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     values = promote(op, *x)
     place = axis + values[0].rank + 1 if axis < 0 else axis
     return op.concat([op.unsqueeze(v, [place]) for v in values], place)
@@ -182,20 +182,20 @@ def stack(op: Builder, x: Sequence[Any], *, axis: int = 0) -> Value:
 
 @operation(OPERATIONS, "Hstack")
 def hstack(op: Builder, xs: Sequence[Any]) -> Value:
-    """Tensors one after another along the second axis, or the only one."""
+    """Tensors stacked horizontally, along the second axis, or the only one."""
     values = promote(op, *xs)
     return op.concat(values, min(1, values[0].rank - 1))
 
 
 @operation(OPERATIONS, "Vstack")
 def vstack(op: Builder, xs: Sequence[Any]) -> Value:
-    """Tensors one after another along the first axis."""
+    """Tensors stacked vertically, along the first axis."""
     return op.concat(promote(op, *xs), 0)
 
 
 @operation(OPERATIONS, "Dstack")
 def dstack(op: Builder, xs: Sequence[Any]) -> Value:
-    """Tensors one after another along the third axis, new where they have fewer."""
+    """Tensors stacked along the third axis, which is added if missing."""
     new = {0: [0, 1, 2], 1: [0, 2], 2: [2]}
     values = [op.unsqueeze(v, new[v.rank]) if v.rank < 3 else v for v in promote(op, *xs)]
     return op.concat(values, 2)
@@ -222,32 +222,32 @@ def cut(op: Builder, x: Value, sections: Any, axis: int) -> list[Value]:
 
 @operation(OPERATIONS, "Split")
 def split(op: Builder, x: Any, *, indices_or_sections: Any, axis: int = 0) -> list[Value]:
-    """X cut along an axis, in equal parts or at places."""
+    """The tensor split along an axis, into equal parts or at indices."""
     return cut(op, tensor(op, x), indices_or_sections, axis)
 
 
 @operation(OPERATIONS, "Hsplit")
 def hsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
-    """X cut along its second axis, or its only one."""
+    """The tensor split along its second axis, or its only one."""
     value = tensor(op, x)
     return cut(op, value, indices_or_sections, min(1, value.rank - 1))
 
 
 @operation(OPERATIONS, "Vsplit")
 def vsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
-    """X cut along its first axis."""
+    """The tensor split along its first axis."""
     return cut(op, tensor(op, x), indices_or_sections, 0)
 
 
 @operation(OPERATIONS, "Dsplit")
 def dsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
-    """X cut along its third axis."""
+    """The tensor split along its third axis."""
     return cut(op, tensor(op, x), indices_or_sections, 2)
 
 
 @operation(OPERATIONS, "ArraySplit")
 def array_split(op: Builder, x: Any, *, indices_or_sections: int, axis: int = 0) -> list[Value]:
-    """X cut along an axis in parts that differ by one at most."""
+    """The tensor split along an axis into parts whose sizes differ by at most 1."""
     value = tensor(op, x)
     small, more = divmod(known_size(value, axis, "cutting"), indices_or_sections)
     sizes = [small + 1] * more + [small] * (indices_or_sections - more)
@@ -267,7 +267,7 @@ def unstack(op: Builder, x: Any, *, num: int | None = None, axis: int = 0) -> li
 
 @operation(OPERATIONS, "Tile")
 def tile(op: Builder, x: Any, *, repeats: int | Sequence[int]) -> Value:
-    """X as a whole, again and again along its axes."""
+    """The tensor tiled along its axes."""
     value = tensor(op, x)
     counts = [repeats] if isinstance(repeats, int) else list(repeats)
     counts = [1] * (value.rank - len(counts)) + counts
@@ -282,7 +282,7 @@ def tile(op: Builder, x: Any, *, repeats: int | Sequence[int]) -> Value:
 
 @operation(OPERATIONS, "Repeat")
 def repeat(op: Builder, x: Any, *, repeats: int | Sequence[int], axis: int | None = None) -> Value:
-    """X, each element again and again along an axis."""
+    """The tensor with each element repeated along an axis."""
     value = tensor(op, x)
     value, axis = (flatten(op, value), 0) if axis is None else (value, value.axis(axis))
     size = value.shape[axis]
@@ -301,7 +301,7 @@ def repeat(op: Builder, x: Any, *, repeats: int | Sequence[int], axis: int | Non
 def pad(
     op: Builder, x: Any, constant_values: Any = None, *, pad_width: Any, mode: str = "constant"
 ) -> Value:
-    """X with more elements at the ends of its axes: one number, or x mirrored."""
+    """The tensor padded by a number or by reflection."""
     value = tensor(op, x)
     return pad_ends(op, value, pairs(pad_width, value.rank), mode, constant_values)
 
@@ -327,28 +327,28 @@ def fill_like(op: Builder, like: Value, number: Any, dtype: str) -> Value:
 
 @operation(OPERATIONS, "ZerosLike", "EmptyLike")
 def zeros_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
-    """0 in the shape of x."""
+    """Zeros of the shape of x."""
     value = tensor(op, x)
     return fill_like(op, value, 0, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "OnesLike")
 def ones_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
-    """1 in the shape of x."""
+    """Ones of the shape of x."""
     value = tensor(op, x)
     return fill_like(op, value, 1, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "FullLike")
 def full_like(op: Builder, x: Any, fill_value: Any, *, dtype: str | None = None) -> Value:
-    """A number in the shape of x."""
+    """A number, filled into the shape of x."""
     value = tensor(op, x)
     return fill_like(op, value, fill_value, dtype or value.dtype)
 
 
 @operation(OPERATIONS, "Full")
 def full(op: Builder, fill_value: Any, *, shape: Any, dtype: str | None = None) -> Value:
-    """A number in a shape."""
+    """A tensor filled with a number."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     return op.expand(tensor(op, fill_value, dtype or "float32"), sizes)
 
@@ -359,7 +359,7 @@ def linspace(
     num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: str | None = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
-    """So many numbers from start to stop, all as far from the next."""
+    """A number of equally spaced values from start to stop."""
     first, last = promote(op, start, stop, also=("float",))
     first, last = (op.cast(v, dtype) if dtype and "float" in dtype else v for v in (first, last))
     parts = max(num - 1, 1) if endpoint else max(num, 1)
@@ -381,7 +381,7 @@ def logspace(
     op: Builder, start: Any, stop: Any, *,
     num: int = 50, endpoint: bool = True, base: Any = 10, dtype: str | None = None, axis: int = 0,
 ) -> Value:  # fmt: skip
-    """A base to the power of so many numbers from start to stop."""
+    """Powers of a base with equally spaced exponents."""
     powers = linspace(op, start, stop, num=num, endpoint=endpoint, dtype=dtype, axis=axis)
     return op.elementwise("Pow", tensor(op, base, powers.dtype), powers)
 
@@ -391,7 +391,7 @@ def geomspace(
     op: Builder, start: Any, stop: Any, *,
     num: int = 50, endpoint: bool = True, dtype: str | None = None, axis: int = 0,
 ) -> Value:  # fmt: skip
-    """So many numbers from start to stop, each as many times the one before."""
+    """A geometric sequence from start to stop."""
     first, last = promote(op, start, stop, also=("float",))
     low, high = (op.unary("Log", op.unary("Abs", v)) for v in (first, last))
     powers = linspace(op, low, high, num=num, endpoint=endpoint, axis=axis)
@@ -403,7 +403,7 @@ def geomspace(
 
 @operation(OPERATIONS, "Meshgrid")
 def meshgrid(op: Builder, *x: Any, indexing: str = "xy") -> list[Value]:
-    """For each vector a tensor that varies along an axis of its own."""
+    """Coordinate grids of vectors."""
     lines = [flatten(op, tensor(op, v)) for v in x]
     order = list(range(len(lines)))
     if indexing == "xy" and len(order) > 1:
@@ -429,7 +429,7 @@ def size(op: Builder, x: Any) -> Value:
 
 @operation(OPERATIONS, "Vander")
 def vander(op: Builder, x: Any, *, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803
-    """The powers of each element, from the highest by default."""
+    """Powers of each element as columns, descending by default."""
     value = tensor(op, x)
     count = N if N is not None else known_size(value, 0, "powers")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]

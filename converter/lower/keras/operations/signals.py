@@ -91,7 +91,7 @@ def rfft(op: Builder, x: Any, *, fft_length: int | None = None) -> list[Value]:
 
 @operation(OPERATIONS, "IRFFT")
 def irfft(op: Builder, x: Any, *, fft_length: int | None = None) -> Value:
-    """The real numbers that a half of a Fourier transform along the last axis is of."""
+    """The real inverse of half a Fourier transform along the last axis."""
     parts = list(_pair(op, x))
     own = known_size(parts[0], -1, "a Fourier transform")
     size = 2 * (own - 1) if fft_length is None else fft_length
@@ -120,7 +120,7 @@ def stft(
     sequence_length: int, sequence_stride: int, fft_length: int, window: Any = "hann",
     center: bool = True,
 ) -> list[Value]:  # fmt: skip
-    """The Fourier transform of windows along the last axis."""
+    """The short-time Fourier transform along the last axis."""
     value = tensor(op, x)
     if center:
         half = fft_length // 2

@@ -47,7 +47,7 @@ def quantile(
     op: Builder, x: Any, q: Any, *,
     axis: Axes = None, method: str = "linear", keepdims: bool = False,
 ) -> Value:  # fmt: skip
-    """The numbers below which the parts q of x are."""
+    """Quantiles of x."""
     del method  # Keras's own operation forgets it
     return quantile_of(op, x, q, axis, "linear", keepdims)
 
@@ -57,13 +57,13 @@ def percentile(
     op: Builder, x: Any, q: Any, *,
     axis: Axes = None, method: str = "linear", keepdims: bool = False,
 ) -> Value:  # fmt: skip
-    """The numbers below which q of a hundred parts of x are."""
+    """Percentiles of x."""
     return quantile_of(op, x, np.asarray(q, np.float32) / np.float32(100), axis, method, keepdims)
 
 
 @operation(OPERATIONS, "Median")
 def median(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The number in the middle."""
+    """The median."""
     return quantile_of(op, x, 0.5, axis, "linear", keepdims)
 
 
@@ -99,7 +99,7 @@ def nancumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None
 
 @operation(OPERATIONS, "Nancumprod")
 def nancumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
-    """The running product along an axis, without NaN."""
+    """The cumulative product along an axis, without NaN."""
     return cumprod(op, _replace_nan(op, x, 1.0)[0], axis=axis, dtype=dtype)
 
 
@@ -113,13 +113,13 @@ def _nan_extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) 
 
 @operation(OPERATIONS, "Nanmax")
 def nanmax(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The largest over axes, without NaN."""
+    """The maximum over axes, without NaN."""
     return _nan_extreme(op, x, "ReduceMax", axis, keepdims)
 
 
 @operation(OPERATIONS, "Nanmin")
 def nanmin(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The smallest over axes, without NaN."""
+    """The minimum over axes, without NaN."""
     return _nan_extreme(op, x, "ReduceMin", axis, keepdims)
 
 
@@ -134,13 +134,13 @@ def _nan_position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims:
 
 @operation(OPERATIONS, "Nanargmax")
 def nanargmax(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The number of the largest along an axis, without NaN; -1 where all are."""
+    """The index of the maximum along an axis, without NaN; -1 where all are NaN."""
     return _nan_position(op, "ArgMax", x, axis, keepdims)
 
 
 @operation(OPERATIONS, "Nanargmin")
 def nanargmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The number of the smallest along an axis, without NaN; -1 where all are."""
+    """The index of the minimum along an axis, without NaN; -1 where all are NaN."""
     return _nan_position(op, "ArgMin", x, axis, keepdims)
 
 
@@ -179,14 +179,14 @@ def nanstd(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
     OPERATIONS,
     Variant("SegmentSum", "The sums of the rows of each segment.", op_type="UnsortedSegmentSum"),
     Variant("SegmentProd", "The products of the rows of each.", op_type="UnsortedSegmentProd"),
-    Variant("SegmentMax", "The largest of the rows of each segment.", op_type="UnsortedSegmentMax"),
+    Variant("SegmentMax", "The maximum of the rows of each segment.", op_type="UnsortedSegmentMax"),
     Variant("SegmentMin", "The smallest of the rows of each.", op_type="UnsortedSegmentMin"),
 )
 def reduce_segments(
     op: Builder, data: Any, segment_ids: Any, *, op_type: str, num_segments: int | None = None,
     sorted: bool = False,
 ) -> Value:  # fmt: skip
-    """Rows reduced by segment; those of a negative number are left out."""
+    """Rows reduced by segment; negative segments are ignored."""
     del sorted  # a hint
     if num_segments is None:
         raise Unsupported("num_segments that depends on the data")

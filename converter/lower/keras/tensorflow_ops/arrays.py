@@ -53,19 +53,19 @@ def batch_flatten(op: Builder, x: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "broadcast_to")
 def broadcast_to(op: Builder, input: Any, shape: Any) -> Value:
-    """A tensor repeated to a shape, which may be computed."""
+    """A tensor broadcast to a shape, which may be computed."""
     return call_op(op, "BroadcastTo", tensor(op, input), vector(op, shape))
 
 
 @operation(TF_FUNCTIONS, "expand_dims")
 def expand_dims(op: Builder, input: Any, axis: Any = None, *, dim: Any = None) -> Value:
-    """A tensor with a new dimension of one element."""
+    """A tensor with a new dimension of size 1."""
     return call_op(op, "ExpandDims", tensor(op, input), integers(op, dim if axis is None else axis))
 
 
 @operation(TF_FUNCTIONS, "squeeze")
 def squeeze(op: Builder, input: Any, axis: Any = None, *, squeeze_dims: Any = None) -> Value:
-    """A tensor without dimensions of one element: those named, or all."""
+    """A tensor without dimensions of size 1: those given, or all."""
     named = known_axes(op, squeeze_dims if axis is None else axis)
     dims = [named] if isinstance(named, int) else list(named or ())
     return call_op(op, "Squeeze", tensor(op, input), squeeze_dims=dims)
@@ -73,7 +73,7 @@ def squeeze(op: Builder, input: Any, axis: Any = None, *, squeeze_dims: Any = No
 
 @operation(TF_FUNCTIONS, "transpose")
 def transpose(op: Builder, a: Any, perm: Any = None, conjugate: bool = False) -> Value:
-    """A tensor with its axes in another order, reversed by default."""
+    """A tensor with axes permuted, reversed by default."""
     del conjugate  # there are no complex numbers here
     x = tensor(op, a)
     return call_op(op, "Transpose", x, vector(op, [*range(x.rank)][::-1] if perm is None else perm))
@@ -84,13 +84,13 @@ def transpose(op: Builder, a: Any, perm: Any = None, conjugate: bool = False) ->
 
 @operation(TF_FUNCTIONS, "concat")
 def concat(op: Builder, values: Any, axis: Any) -> Value:
-    """Tensors one after another along an axis."""
+    """Tensors concatenated along an axis."""
     return call_op(op, "ConcatV2", *same_dtype(op, *as_list(values)), integers(op, axis))
 
 
 @operation(TF_FUNCTIONS, "stack")
 def stack(op: Builder, values: Any, axis: int = 0) -> Value:
-    """Tensors one after another along a new axis."""
+    """Tensors stacked along a new axis."""
     return call_op(op, "Pack", *same_dtype(op, *as_list(values)), axis=axis)
 
 
@@ -106,7 +106,7 @@ def unstack(op: Builder, value: Any, num: int | None = None, axis: int = 0) -> l
 def split(
     op: Builder, value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None
 ) -> list[Value]:
-    """A tensor cut along an axis, in equal parts or in parts of given sizes."""
+    """A tensor split along an axis, into equal parts or parts of given sizes."""
     x, along = tensor(op, value), integers(op, axis)
     if isinstance(num_or_size_splits, int):
         return call_op_of_several(op, "Split", along, x, num_split=num_or_size_splits)
@@ -117,13 +117,13 @@ def split(
 
 @operation(TF_FUNCTIONS, "tile")
 def tile(op: Builder, input: Any, multiples: Any) -> Value:
-    """A tensor as a whole, again and again along its axes."""
+    """A tensor tiled along its axes."""
     return call_op(op, "Tile", tensor(op, input), vector(op, multiples))
 
 
 @operation(TF_FUNCTIONS, "repeat")
 def repeat(op: Builder, input: Any, repeats: Any, axis: int | None = None) -> Value:
-    """A tensor, each element again and again along an axis."""
+    """A tensor with each element repeated along an axis."""
     counts = known_axes(op, repeats)
     if counts is None:
         raise Unsupported("repeats")
@@ -134,7 +134,7 @@ def repeat(op: Builder, input: Any, repeats: Any, axis: int | None = None) -> Va
 def pad(
     op: Builder, tensor_: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0
 ) -> Value:
-    """A tensor with more elements at the ends of its axes: one number, or itself mirrored."""
+    """A tensor padded by a number or by reflection."""
     x, widths = tensor(op, tensor_), integers(op, paddings)
     if mode.upper() != "CONSTANT":
         return call_op(op, "MirrorPad", x, widths, mode=mode.upper())
@@ -149,7 +149,7 @@ def reverse(op: Builder, tensor_: Any, axis: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "roll")
 def roll(op: Builder, input: Any, shift: Any, axis: Any) -> Value:
-    """A tensor moved along axes, what leaves at one end coming back at the other."""
+    """A tensor with elements rolled along axes."""
     return call_op(op, "Roll", tensor(op, input), integers(op, shift), integers(op, axis))
 
 
@@ -158,19 +158,19 @@ def roll(op: Builder, input: Any, shift: Any, axis: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "fill")
 def fill(op: Builder, dims: Any, value: Any) -> Value:
-    """A number in a shape, which may be computed."""
+    """A tensor filled with a number, of a shape that may be computed."""
     return call_op(op, "Fill", vector(op, dims), tensor(op, value))
 
 
 @operation(TF_FUNCTIONS, "zeros")
 def zeros(op: Builder, shape: Any, dtype: str = "float32") -> Value:
-    """0 in a shape, which may be computed."""
+    """Zeros of a shape that may be computed."""
     return fill(op, shape, op.constant(0, dtype))
 
 
 @operation(TF_FUNCTIONS, "ones")
 def ones(op: Builder, shape: Any, dtype: str = "float32") -> Value:
-    """1 in a shape, which may be computed."""
+    """Ones of a shape that may be computed."""
     return fill(op, shape, op.constant(1, dtype))
 
 
@@ -178,14 +178,14 @@ def ones(op: Builder, shape: Any, dtype: str = "float32") -> Value:
 def zeros_like(
     op: Builder, input: Any, dtype: str | None = None, *, optimize: bool = True
 ) -> Value:
-    """0 in the shape of a tensor."""
+    """Zeros of the shape of a tensor."""
     del optimize
     return call_op(op, "ZerosLike", tensor(op, input, dtype))
 
 
 @operation(TF_FUNCTIONS, "ones_like")
 def ones_like(op: Builder, input: Any, dtype: str | None = None, *, optimize: bool = True) -> Value:
-    """1 in the shape of a tensor."""
+    """Ones of the shape of a tensor."""
     del optimize
     return call_op(op, "OnesLike", tensor(op, input, dtype))
 
@@ -195,7 +195,7 @@ def one_hot(
     op: Builder, indices: Any, depth: Any, on_value: Any = None, off_value: Any = None,
     axis: int | None = None, dtype: str | None = None,
 ) -> Value:  # fmt: skip
-    """One number where a new axis has the number of the index, else another: 1 and 0."""
+    """One-hot vectors of indices, with given on and off values."""
     if dtype is None and on_value is None and off_value is None:
         dtype = "float32"
     values = same_dtype(op, *(
@@ -210,7 +210,7 @@ def one_hot(
 def range_(
     op: Builder, start: Any, limit: Any = None, delta: Any = 1, dtype: str | None = None
 ) -> Value:
-    """The numbers from start until a limit."""
+    """Numbers from start up to (not including) a limit."""
     start, limit = (0, start) if limit is None else (start, limit)
     bounds = (start, limit, delta) if dtype is None else (
         tensor(op, v, dtype) for v in (start, limit, delta)
@@ -220,14 +220,14 @@ def range_(
 
 @operation(TF_FUNCTIONS, "linspace")
 def linspace(op: Builder, start: Any, stop: Any, num: int, axis: int = 0) -> Value:
-    """So many numbers from start to stop."""
+    """A number of equally spaced values from start to stop."""
     found: Value = s.linspace(op, start, stop, num=num, axis=axis)
     return found
 
 
 @operation(TF_FUNCTIONS, "sequence_mask")
 def sequence_mask(op: Builder, lengths: Any, maxlen: Any = None, dtype: str = "bool") -> Value:
-    """Whether each index is before the end of its sequence."""
+    """Whether each index is less than the length of its sequence."""
     ends = op.unsqueeze(op.cast(tensor(op, lengths), "int64"), [-1])
     if maxlen is None:
         maxlen = op.reduce("ReduceMax", ends, list(range(ends.rank)))

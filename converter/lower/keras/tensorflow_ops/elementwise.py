@@ -45,7 +45,7 @@ BINARY = {
     *(Variant(name, f"{name}(x).", op_type=op_type) for name, op_type in UNARY.items()),
 )
 def unary(op: Builder, x: Any, *, op_type: str) -> Value:
-    """A function of each element."""
+    """An element-wise function."""
     return call_op(op, op_type, tensor(op, x))
 
 
@@ -54,13 +54,13 @@ def unary(op: Builder, x: Any, *, op_type: str) -> Value:
     *(Variant(name, f"{name}(x, y).", op_type=op_type) for name, op_type in BINARY.items()),
 )
 def binary(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
-    """A function of two tensors, element by element."""
+    """An element-wise function of two tensors."""
     return call_op(op, op_type, *same_dtype(op, x, y))
 
 
 @operation(TF_FUNCTIONS, "divide", "truediv")
 def true_divide(op: Builder, x: Any, y: Any) -> Value:
-    """X / y, of integers as floating point numbers."""
+    """`x / y`; integers are divided in floating point."""
     a, b = same_dtype(op, x, y)
     if not a.is_float:
         dtype = "float32" if a.dtype in ("int8", "uint8", "int16", "uint16") else "float64"
@@ -70,7 +70,7 @@ def true_divide(op: Builder, x: Any, y: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "div")
 def divide_as_python_2(op: Builder, x: Any, y: Any) -> Value:
-    """X / y, of integers rounded down."""
+    """`x / y`; integers are rounded down."""
     a, b = same_dtype(op, x, y)
     return call_op(op, "RealDiv" if a.is_float else "FloorDiv", a, b)
 
@@ -83,19 +83,19 @@ def atan2(op: Builder, y: Any, x: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "scalar_mul")
 def scalar_mul(op: Builder, scalar: Any, x: Any) -> Value:
-    """Scalar * x."""
+    """`scalar * x`."""
     return call_op(op, "Mul", *same_dtype(op, scalar, x))
 
 
 @operation(TF_FUNCTIONS, "reciprocal_no_nan")
 def reciprocal_no_nan(op: Builder, x: Any) -> Value:
-    """1 / x, and 0 where x is 0."""
+    """`1 / x`; 0 where x is 0."""
     return binary(op, op.constant(1, tensor(op, x).dtype), x, op_type="DivNoNan")
 
 
 @operation(TF_FUNCTIONS, "debugging.check_numerics")
 def check_numerics(op: Builder, tensor_: Any, message: str) -> Value:
-    """X, which TensorFlow refuses where it is infinite or NaN."""
+    """The tensor, which TensorFlow refuses if any element is infinite or NaN."""
     del message
     return tensor(op, tensor_)
 
@@ -108,25 +108,25 @@ def add_n(op: Builder, inputs: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "clip_by_value")
 def clip_by_value(op: Builder, t: Any, clip_value_min: Any, clip_value_max: Any) -> Value:
-    """T, held between two bounds."""
+    """The tensor clipped to two bounds."""
     return call_op(op, "ClipByValue", *same_dtype(op, t, clip_value_min, clip_value_max))
 
 
 @operation(TF_FUNCTIONS, "cast")
 def cast(op: Builder, x: Any, dtype: str) -> Value:
-    """X in another dtype."""
+    """The tensor cast to a dtype."""
     return call_op(op, "Cast", tensor(op, x), DstT=dtype)
 
 
 @operation(TF_FUNCTIONS, "saturate_cast")
 def saturate_cast(op: Builder, value: Any, dtype: str) -> Value:
-    """X in another dtype, held between its bounds."""
+    """The tensor cast to a dtype, clipped to its range."""
     return e.saturate_cast(op, value, dtype=dtype)
 
 
 @operation(TF_FUNCTIONS, "where")
 def where(op: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
-    """X where the condition holds, else y; with the condition alone, the indices where it holds."""
+    """`x` where the condition is true, else `y`; the indices of true elements without both."""
     holds = tensor(op, condition, "bool")
     values = [] if x is None and y is None else same_dtype(op, x, y)
     return call_op(op, "SelectV2" if values else "Where", holds, *values)
@@ -143,26 +143,26 @@ def log_sigmoid(op: Builder, x: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "leaky_relu")
 def leaky_relu(op: Builder, features: Any, alpha: float = 0.2) -> Value:
-    """X if x > 0 else alpha * x."""
+    """`x if x > 0 else alpha * x`."""
     return call_op(op, "LeakyRelu", tensor(op, features), alpha=alpha)
 
 
 @operation(TF_FUNCTIONS, "gelu")
 def gelu(op: Builder, features: Any, approximate: bool = False) -> Value:
-    """X * P(X <= x) for a normal X, exactly or by tanh."""
+    """`x * P(X <= x)` for standard normal X, exactly or approximated by tanh."""
     return activation.gelu(op, tensor(op, features), approximate)
 
 
 @operation(TF_FUNCTIONS, "silu")
 def silu(op: Builder, features: Any, beta: Any = 1.0) -> Value:
-    """X * sigmoid(beta * x)."""
+    """`x * sigmoid(beta * x)`."""
     x, factor = same_dtype(op, features, beta)
     return op.mul(x, op.unary("Sigmoid", op.mul(x, factor) if beta != 1 else x))
 
 
 @operation(TF_FUNCTIONS, "crelu")
 def crelu(op: Builder, features: Any, axis: int = -1) -> Value:
-    """relu(x) and relu(-x), one after the other along an axis."""
+    """`relu(x)` and `relu(-x)`, concatenated along an axis."""
     x = tensor(op, features)
     return op.concat([op.unary("Relu", x), op.unary("Relu", op.unary("Neg", x))], axis)
 

@@ -63,7 +63,7 @@ def resize(
     op: Builder, images: Any, size: Any, method: str = "bilinear",
     preserve_aspect_ratio: bool = False, antialias: bool = False, *, align_corners: bool = False,
 ) -> Value:  # fmt: skip
-    """Images in another size."""
+    """Images resized."""
     if align_corners:
         raise Unsupported("align_corners")
     if preserve_aspect_ratio:
@@ -87,20 +87,20 @@ def rgb_to_grayscale(op: Builder, images: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "image.grayscale_to_rgb")
 def grayscale_to_rgb(op: Builder, images: Any) -> Value:
-    """One channel three times."""
+    """Grayscale images as RGB."""
     value = tensor(op, images)
     return op.concat([value] * 3, -1)
 
 
 @operation(TF_FUNCTIONS, "image.flip_left_right")
 def flip_left_right(op: Builder, image: Any) -> Value:
-    """Images with their columns reversed."""
+    """Images flipped left to right."""
     return reverse_axes(op, tensor(op, image), [-2])
 
 
 @operation(TF_FUNCTIONS, "image.flip_up_down")
 def flip_up_down(op: Builder, image: Any) -> Value:
-    """Images with their rows reversed."""
+    """Images flipped upside down."""
     return reverse_axes(op, tensor(op, image), [-3])
 
 
@@ -109,7 +109,7 @@ def crop_to_bounding_box(
     op: Builder, image: Any, offset_height: int, offset_width: int, target_height: int,
     target_width: int,
 ) -> Value:  # fmt: skip
-    """A part of images."""
+    """Images cropped."""
     starts = [offset_height, offset_width]
     ends = [offset_height + target_height, offset_width + target_width]
     return op.slice(tensor(op, image), [-3, -2], starts, ends)
@@ -120,7 +120,7 @@ def pad_to_bounding_box(
     op: Builder, image: Any, offset_height: int, offset_width: int, target_height: int,
     target_width: int,
 ) -> Value:  # fmt: skip
-    """Images with zeros around them, up to a size."""
+    """Images padded with zeros up to a size."""
     return pic.pad_images(
         op, image, top_padding=offset_height, left_padding=offset_width,
         target_height=target_height, target_width=target_width,
@@ -131,7 +131,7 @@ def pad_to_bounding_box(
 def extract_patches(
     op: Builder, images: Any, sizes: Any, strides: Any, rates: Any, padding: str
 ) -> Value:
-    """The patches of images, each in the channels of one place."""
+    """Patches of images, each flattened into the channels of one pixel."""
     return pic.extract_patches(
         op, images, size=spatial_values(sizes, 2, None), strides=spatial_values(strides, 2, None),
         dilation_rate=spatial_values(rates, 2, None), padding=keras_padding(padding),
@@ -140,7 +140,7 @@ def extract_patches(
 
 @operation(TF_FUNCTIONS, "image.per_image_standardization")
 def per_image_standardization(op: Builder, image: Any) -> Value:
-    """(x - mean) / max(standard deviation, 1 / sqrt(elements)), image by image."""
+    """`(x - mean) / max(standard deviation, 1 / sqrt(elements))` for each image."""
     x = op.cast(tensor(op, image), "float32")
     axes = [-3, -2, -1]
     count = 1
@@ -154,7 +154,7 @@ def per_image_standardization(op: Builder, image: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "image.adjust_brightness")
 def adjust_brightness(op: Builder, image: Any, delta: float) -> Value:
-    """X + delta."""
+    """`x + delta`."""
     value = tensor(op, image)
     if not value.is_float:
         raise Unsupported("images of integers")
@@ -163,7 +163,7 @@ def adjust_brightness(op: Builder, image: Any, delta: float) -> Value:
 
 @operation(TF_FUNCTIONS, "image.convert_image_dtype")
 def convert_image_dtype(op: Builder, image: Any, dtype: str, saturate: bool = False) -> Value:
-    """Images in another dtype, scaled to its range."""
+    """Images cast to a dtype, scaled to its range."""
     del saturate
     value = tensor(op, image)
     if value.dtype == dtype:

@@ -56,7 +56,7 @@ def _slice_of(part: Any) -> Any:
 
 @operation(TF_FUNCTIONS, "slice")
 def slice_(op: Builder, input_: Any, begin: Any, size: Any) -> Value:
-    """A part of so many elements from given indices on; -1 takes the rest."""
+    """A slice by start indices and sizes; -1 takes the rest."""
     return call_op(op, "Slice", tensor(op, input_), vector(op, begin), vector(op, size))
 
 
@@ -66,7 +66,7 @@ def strided_slice(
     end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0,
     var: Any = None,
 ) -> Value:  # fmt: skip
-    """A part of a tensor; masks say bit by bit what each bound is instead."""
+    """A strided slice; masks mark special bounds bit by bit."""
     del var
     low, high = vector(op, begin), vector(op, end)
     steps = [1] * known_size(low, 0, "slicing") if strides is None else strides
@@ -82,7 +82,7 @@ def gather(
     op: Builder, params: Any, indices: Any, validate_indices: Any = None, axis: Any = None,
     batch_dims: int = 0,
 ) -> Value:  # fmt: skip
-    """Elements along an axis, by index; in each of the batch by its own indices."""
+    """Slices along an axis by index, also for each element of a batch."""
     del validate_indices
     numbers = tensor(op, indices)
     batch = batch_dims + numbers.rank if batch_dims < 0 else batch_dims
@@ -94,7 +94,7 @@ def gather(
 def gather_nd(
     op: Builder, params: Any, indices: Any, batch_dims: int = 0, bad_indices_policy: str = ""
 ) -> Value:
-    """Elements, or slices, by their indices."""
+    """Elements or slices by multi-dimensional index."""
     del bad_indices_policy
     value, places = tensor(op, params), op.cast(tensor(op, indices), "int64")
     depth = known_size(places, -1, "gathering")
@@ -116,11 +116,11 @@ def embedding_lookup(
 
 @operation(
     TF_FUNCTIONS,
-    Variant("tensor_scatter_nd_update", "A tensor with others at indices.", how="Update"),
-    Variant("tensor_scatter_nd_add", "A tensor with others added at indices.", how="Add"),
-    Variant("tensor_scatter_nd_max", "A tensor with the larger ones at indices.", how="Max"),
-    Variant("tensor_scatter_nd_min", "A tensor with the smaller ones at indices.", how="Min"),
-    Variant("tensor_scatter_nd_sub", "A tensor with others subtracted at indices.", how="Sub"),
+    Variant("tensor_scatter_nd_update", "A tensor with updates at indices.", how="Update"),
+    Variant("tensor_scatter_nd_add", "A tensor with updates added.", how="Add"),
+    Variant("tensor_scatter_nd_max", "A tensor with maxima at indices.", how="Max"),
+    Variant("tensor_scatter_nd_min", "A tensor with minima at indices.", how="Min"),
+    Variant("tensor_scatter_nd_sub", "A tensor with updates subtracted.", how="Sub"),
 )
 def scatter_into(
     op: Builder, tensor_: Any, indices: Any, updates: Any, *, how: str,
@@ -146,7 +146,7 @@ def scatter_nd(
 def searchsorted(
     op: Builder, sorted_sequence: Any, values: Any, side: str = "left", out_type: str = "int32"
 ) -> Value:
-    """Where values would have to stand in rising sequences, row by row."""
+    """The index at which each value would be inserted into sorted sequences, row by row."""
     rising, value = same_dtype(op, sorted_sequence, values)
     found = sort.count_before(op, rising, value, or_equal=side == "right")
     return op.cast(found, out_type)
@@ -154,7 +154,7 @@ def searchsorted(
 
 @operation(TF_FUNCTIONS, "boolean_mask")
 def boolean_mask(op: Builder, tensor_: Any, mask: Any, axis: int | None = None) -> Value:
-    """The slices of a tensor along an axis where a mask holds."""
+    """The slices of a tensor along an axis where a mask is true."""
     value, where = tensor(op, tensor_), op.plain(tensor(op, mask, "bool"))
     place = axis or 0
     count = where.rank

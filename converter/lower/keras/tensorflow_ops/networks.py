@@ -48,7 +48,7 @@ def conv(
     data_format: str | None = None, dilations: Any = None, *,
     filter: Any = None, stride: Any = None, use_cudnn_on_gpu: bool = True,
 ) -> Value:  # fmt: skip
-    """Cross-correlation; groups are as many as fit the kernel's channels."""
+    """Convolution; the number of groups follows from the kernel's channels."""
     del use_cudnn_on_gpu
     image, kernel = same_dtype(op, input, filter if filters is None else filters)
     rank = image.rank - 2
@@ -73,7 +73,7 @@ def depthwise_conv2d(
     op: Builder, input: Any, filter: Any, strides: Any, padding: Any,
     data_format: str | None = None, dilations: Any = None, *, rate: Any = None,
 ) -> Value:  # fmt: skip
-    """One kernel, or several, for each channel."""
+    """Depthwise convolution."""
     image, kernel = same_dtype(op, input, filter)
     return depthwise(
         op,
@@ -92,7 +92,7 @@ def separable_conv2d(
     op: Builder, input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any,
     padding: Any, data_format: str | None = None, dilations: Any = None, *, rate: Any = None,
 ) -> Value:  # fmt: skip
-    """A depthwise convolution, then one of size one."""
+    """Separable convolution: depthwise, then pointwise."""
     inner = depthwise_conv2d(
         op, input, depthwise_filter, strides, padding, data_format, dilations, rate=rate
     )
@@ -105,7 +105,7 @@ def conv_transpose(
     padding: Any = "SAME", data_format: str | None = None, dilations: Any = None, *,
     filter: Any = None,
 ) -> Value:  # fmt: skip
-    """The gradient of a convolution, as an operation."""
+    """Transposed convolution."""
     image, kernel = same_dtype(op, input, filter if filters is None else filters)
     rank = image.rank - 2
     sizes: Any = known_axes(op, output_shape) if isinstance(output_shape, Value) else output_shape
@@ -129,7 +129,7 @@ def conv_transpose(
     TF_FUNCTIONS,
     Variant(
         ("max_pool", "max_pool1d", "max_pool2d", "max_pool3d"),
-        "The largest of each window.",
+        "The maximum of each window.",
         op_type="MaxPool",
     ),
     Variant(
@@ -142,7 +142,7 @@ def pool_windows(
     op: Builder, input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
     *, op_type: str,
 ) -> Value:  # fmt: skip
-    """One number of each window."""
+    """Pooling of windows."""
     image = tensor(op, input)
     rank = image.rank - 2
     return pool(
@@ -181,20 +181,20 @@ def local_response_normalization(
     op: Builder, input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0,
     beta: float = 0.5,
 ) -> Value:  # fmt: skip
-    """X / (bias + alpha * the sum of squares of channels around) ** beta."""
+    """Local response normalization over neighbouring channels."""
     how = {"depth_radius": depth_radius, "bias": bias, "alpha": alpha, "beta": beta}
     return call_op(op, "LRN", tensor(op, input), **how)
 
 
 @operation(TF_FUNCTIONS, "space_to_depth")
 def space_to_depth(op: Builder, input: Any, block_size: int, data_format: str = "NHWC") -> Value:
-    """Blocks of space, moved into channels."""
+    """Blocks of pixels rearranged into channels."""
     how = {"block_size": block_size, "data_format": data_format}
     return call_op(op, "SpaceToDepth", tensor(op, input), **how)
 
 
 @operation(TF_FUNCTIONS, "depth_to_space")
 def depth_to_space(op: Builder, input: Any, block_size: int, data_format: str = "NHWC") -> Value:
-    """Blocks of channels, moved into space."""
+    """Channels rearranged into blocks of pixels."""
     how = {"block_size": block_size, "data_format": data_format}
     return call_op(op, "DepthToSpace", tensor(op, input), **how)

@@ -18,7 +18,7 @@ def matmul(
     adjoint_a: bool = False, adjoint_b: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, output_type: str | None = None,
 ) -> Value:  # fmt: skip
-    """The matrix product, of either matrix transposed."""
+    """The matrix product, with either matrix transposed if asked."""
     del a_is_sparse, b_is_sparse  # the matrices hold zeros, which makes no difference
     turned = {"adj_x": transpose_a or adjoint_a, "adj_y": transpose_b or adjoint_b}
     result = call_op(op, "BatchMatMulV2", *same_dtype(op, a, b), **turned)
@@ -57,14 +57,14 @@ def trace(op: Builder, x: Any) -> Value:
 
 @operation(TF_FUNCTIONS, "band_part")
 def band_part(op: Builder, input: Any, num_lower: Any, num_upper: Any) -> Value:
-    """Matrices with zeros outside a band of so many diagonals; -1 keeps all of a side."""
+    """Matrices with zeros outside a band of diagonals; -1 keeps a whole side."""
     band = integers(op, num_lower), integers(op, num_upper)
     return call_op(op, "MatrixBandPart", tensor(op, input), *band)
 
 
 @operation(TF_FUNCTIONS, "tensor_diag_part")
 def tensor_diag_part(op: Builder, input: Any) -> Value:
-    """The diagonal of a tensor whose dimensions are those of rows, then those of columns."""
+    """The diagonal of a tensor whose dimensions are those of rows, then of columns."""
     return call_op(op, "DiagPart", tensor(op, input))
 
 

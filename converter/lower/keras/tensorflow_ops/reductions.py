@@ -68,14 +68,14 @@ def reduction(
 
 @operation(
     TF_FUNCTIONS,
-    Variant("argmax", "The index of the largest along an axis.", op_type="ArgMax"),
-    Variant("argmin", "The index of the smallest along an axis.", op_type="ArgMin"),
+    Variant("argmax", "The index of the maximum along an axis.", op_type="ArgMax"),
+    Variant("argmin", "The index of the minimum along an axis.", op_type="ArgMin"),
 )
 def index_of_extreme(
     op: Builder, input: Any, axis: Any = None, output_type: str = "int64", *, op_type: str,
     dimension: Any = None,
 ) -> Value:  # fmt: skip
-    """The index of an extreme along an axis."""
+    """The index of the maximum or minimum along an axis."""
     along = dimension if axis is None else axis
     over = integers(op, 0 if along is None else along)
     return call_op(op, op_type, tensor(op, input), over, output_type=output_type)
@@ -83,8 +83,8 @@ def index_of_extreme(
 
 @operation(
     TF_FUNCTIONS,
-    Variant("cumsum", "The running sum along an axis.", op_type="Cumsum"),
-    Variant("cumprod", "The running product along an axis.", op_type="Cumprod"),
+    Variant("cumsum", "The cumulative sum along an axis.", op_type="Cumsum"),
+    Variant("cumprod", "The cumulative product along an axis.", op_type="Cumprod"),
 )
 def cumulate(
     op: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, *,
@@ -99,7 +99,7 @@ def cumulate(
 def top_k(
     op: Builder, input: Any, k: Any = 1, sorted: bool = True, index_type: str = "int32"
 ) -> list[Value]:
-    """The k largest along the last axis, and their indices."""
+    """The k largest elements along the last axis, and their indices."""
     x, count = tensor(op, input), integers(op, k)
     return call_op_of_several(op, "TopKV2", x, count, sorted=sorted, index_type=index_type)
 
@@ -113,7 +113,7 @@ def in_top_k(op: Builder, targets: Any, predictions: Any, k: int) -> Value:
 
 @operation(TF_FUNCTIONS, "sort")
 def sort(op: Builder, values: Any, axis: int = -1, direction: str = "ASCENDING") -> Value:
-    """Values in order along an axis."""
+    """Elements sorted along an axis."""
     return sort_along(op, tensor(op, values), axis, descending=direction == "DESCENDING")[0]
 
 
@@ -121,7 +121,7 @@ def sort(op: Builder, values: Any, axis: int = -1, direction: str = "ASCENDING")
 def argsort(
     op: Builder, values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False
 ) -> Value:
-    """The indices of values in order along an axis."""
+    """Indices that sort the elements along an axis."""
     del stable  # of equal ones the first comes first in any case
     found = sort_along(op, tensor(op, values), axis, descending=direction == "DESCENDING")[1]
     return op.cast(found, "int32")
@@ -131,7 +131,7 @@ def argsort(
 def l2_normalize(
     op: Builder, x: Any, axis: Any = None, epsilon: float = 1e-12, *, dim: Any = None
 ) -> Value:
-    """X / sqrt(max(sum(x * x), epsilon)) over axes."""
+    """`x / sqrt(max(sum(x * x), epsilon))` over axes."""
     value = tensor(op, x)
     over = axes(op, dim if axis is None else axis, value)
     power = call_op(op, "Sum", op.mul(value, value), over, keep_dims=True)
@@ -144,7 +144,7 @@ def norm(
     op: Builder, tensor_: Any, ord: Any = "euclidean", axis: Any = None,
     keepdims: bool | None = False, *, keep_dims: bool | None = None,
 ) -> Value:  # fmt: skip
-    """The length of vectors: Euclidean by default."""
+    """A norm of vectors, Euclidean by default."""
     value = tensor(op, tensor_)
     over = all_axes(value, known_axes(op, axis))
     kind = None if ord in ("euclidean", "fro") else ord
