@@ -55,7 +55,7 @@ def _range(caller: Caller, *bounds: Any) -> range:
 def _whole(value: Any) -> int:
     if isinstance(value, bool | int | np.integer):
         return int(value)
-    raise Unsupported(f"{v.describe(value)} where a whole number stands")
+    raise Unsupported(f"{v.describe(value)} where an integer is expected")
 
 
 def _number(kind: type) -> Function:

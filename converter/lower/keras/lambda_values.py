@@ -269,7 +269,7 @@ def _check_bounds(sign: str, a: Any, b: Any) -> None:
     if sign == "%" and isinstance(a, str | bytes):
         text = a if isinstance(a, str) else a.decode("latin-1")
         if re.search(r"\*|\d{4}", text):
-            raise Unsupported("text of a width that is computed")
+            raise Unsupported("a string of a width that is computed")
         count(b)
 
 

@@ -434,7 +434,7 @@ def masks_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def least_numbers_of_keras_2(layer: Layer, age: Age) -> Layer | None:
-    """Use the least epsilons of Keras 2: of normalization to unit length, Dot and BatchNormalization."""
+    """Use the least epsilons of Keras 2: of UnitNormalization, Dot and BatchNormalization."""
     if age.major > 2:
         return None
     if layer.class_name in ("UnitNormalization", "Dot"):

@@ -155,9 +155,9 @@ def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, t
 
 
 DISTRIBUTIONS: tuple[tuple[str, str, Draw, str], ...] = (
-    ("StatelessRandomUniform", "Uniform numbers from 0 to 1", philox.uniform, "float32"),
-    ("StatelessRandomNormal", "Normal numbers", philox.normal, "float32"),
-    ("StatelessTruncatedNormal", "Normal numbers within 2", philox.truncated_normal, "float32"),
+    ("StatelessRandomUniform", "Uniform values from 0 to 1", philox.uniform, "float32"),
+    ("StatelessRandomNormal", "Normal values", philox.normal, "float32"),
+    ("StatelessTruncatedNormal", "Normal values within 2", philox.truncated_normal, "float32"),
     ("StatelessRandomUniformFullInt", "Integers", philox.full_integers, "uint64"),
 )
 KNOWN = "of a constant seed, as TensorFlow draws them"

@@ -96,8 +96,8 @@ def l2_loss(op: Context, t: Value, /) -> Value:
 
 
 @tf_op(
-    Variant("ArgMax", "Index of the largest along an axis.", name="ArgMax"),
-    Variant("ArgMin", "Index of the smallest along an axis.", name="ArgMin"),
+    Variant("ArgMax", "Index of the maximum along an axis.", name="ArgMax"),
+    Variant("ArgMin", "Index of the minimum along an axis.", name="ArgMin"),
 )
 def index_of_extreme(
     op: Context, input: Value, dimension: Value, /, *, name: str, node: Node,

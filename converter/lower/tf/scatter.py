@@ -54,11 +54,11 @@ def _policy(policy: str) -> None:
 
 
 @tf_op(
-    Variant("TensorScatterUpdate", "A tensor with others put at indices.", reduction="none"),
-    Variant("TensorScatterAdd", "A tensor with others added at indices.", reduction="add"),
-    Variant("TensorScatterSub", "A tensor with others subtracted at indices.", reduction="sub"),
-    Variant("TensorScatterMax", "A tensor with others at indices, where larger.", reduction="max"),
-    Variant("TensorScatterMin", "A tensor with others at indices, where smaller.", reduction="min"),
+    Variant("TensorScatterUpdate", "A tensor with updates at indices.", reduction="none"),
+    Variant("TensorScatterAdd", "A tensor with updates added.", reduction="add"),
+    Variant("TensorScatterSub", "A tensor with updates subtracted.", reduction="sub"),
+    Variant("TensorScatterMax", "A tensor, and the maximum at indices.", reduction="max"),
+    Variant("TensorScatterMin", "A tensor, and the minimum at indices.", reduction="min"),
 )
 def scatter_into(
     op: Context, tensor: Value, indices: Value, updates: Value, /, *, reduction: str,

@@ -69,9 +69,9 @@ def _fit_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[Dim]
 
 
 @tf_op(
-    Variant("RFFT", "The first half of the Fourier transform of real numbers, 1 axes.", axes=1),
-    Variant("RFFT2D", "The first half of the Fourier transform of real numbers, 2 axes.", axes=2),
-    Variant("RFFT3D", "The first half of the Fourier transform of real numbers, 3 axes.", axes=3),
+    Variant("RFFT", "Half the Fourier transform of a real tensor over 1 axes.", axes=1),
+    Variant("RFFT2D", "Half the Fourier transform of a real tensor over 2 axes.", axes=2),
+    Variant("RFFT3D", "Half the Fourier transform of a real tensor over 3 axes.", axes=3),
     any_input=False,
 )
 def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Complex:
@@ -86,9 +86,9 @@ def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Compl
 
 
 @tf_op(
-    Variant("IRFFT", "The real numbers that half a Fourier transform of 1 axes is of.", axes=1),
-    Variant("IRFFT2D", "The real numbers that half a Fourier transform of 2 axes is of.", axes=2),
-    Variant("IRFFT3D", "The real numbers that half a Fourier transform of 3 axes is of.", axes=3),
+    Variant("IRFFT", "The real inverse of half a transform over 1 axes.", axes=1),
+    Variant("IRFFT2D", "The real inverse of half a transform over 2 axes.", axes=2),
+    Variant("IRFFT3D", "The real inverse of half a transform over 3 axes.", axes=3),
     any_input=True,
 )
 def irfft(op: Context, input: ProgramValue, fft_length: Value, /, *, axes: int) -> Value:

@@ -104,7 +104,7 @@ def hash_bucket_fast(op: Session, input: Value, /, *, num_buckets: int) -> Value
 def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
     """The hash bucket of each string; only for one bucket."""
     if num_buckets != 1:
-        raise Unsupported(f"hashes of texts, in {num_buckets} buckets")
+        raise Unsupported(f"hashes of strings, in {num_buckets} buckets")
     return fill_like(op, input, op.constant(0, "int64"))
 
 
@@ -125,8 +125,8 @@ def _ascii(text: bytes, *, upper: bool) -> bytes:
 
 
 @tf_op(
-    Variant("StringLower", "Texts in lower case.", upper=False),
-    Variant("StringUpper", "Texts in upper case.", upper=True),
+    Variant("StringLower", "Strings in lower case.", upper=False),
+    Variant("StringUpper", "Strings in upper case.", upper=True),
 )
 def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = "") -> Value:
     """Strings in lower or upper case."""
@@ -157,7 +157,7 @@ def string_strip(op: Context, input: Value, /) -> Value:
     """Strings without leading and trailing white space."""
     found = _fold(op, input, bytes.strip)
     if found is None:
-        raise Unsupported("white space of texts that are no constants")
+        raise Unsupported("stripping of strings that are computed")
     return found
 
 
@@ -166,7 +166,7 @@ def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
     """The length of strings, in bytes or characters."""
     known = op.static(input)
     if known is None:
-        raise Unsupported("the length of texts that are no constants")
+        raise Unsupported("the length of strings that are computed")
     sizes = [len(t.decode(errors="replace") if unit == "UTF8_CHAR" else t) for t in _bytes(known)]
     return op.constant(np.array(sizes, np.int32).reshape(known.shape))
 
@@ -176,7 +176,7 @@ def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = 
     """A substring of each string; of an encoded image input, the first bytes of a PNG file."""
     first, count = op.static(pos), op.static(len)
     if first is None or count is None or first.size != 1 or count.size != 1:
-        raise Unsupported("parts of texts from places that are computed")
+        raise Unsupported("substrings at positions that are computed")
     begin, many = int(first.reshape(-1)[0]), int(count.reshape(-1)[0])
     if op.static(input) is None:
         # A graph that reads the first bytes selects a decoder by them.
@@ -208,7 +208,7 @@ def string_join(op: Context, *inputs: Value, separator: str = "") -> Value:
         return op.constant(texts([separator.encode().join(r) for r in rows], wide[0].shape))
     if len(inputs) == 1:
         return inputs[0]
-    _newer(op, "a text of several")
+    _newer(op, "concatenation of strings")
     between = op.constant(np.array(separator, object))
     made = inputs[0]
     for value in inputs[1:]:
@@ -232,10 +232,10 @@ def reduce_join(
     for axis in axes:
         size = inputs.shape[axis]
         if not isinstance(size, int):
-            raise Unsupported("a number of texts that is not known, as one")
+            raise Unsupported("joining an unknown number of strings")
         count *= size
     if not count:
-        raise Unsupported("no texts as one")
+        raise Unsupported("joining no strings")
     kept = [i for i in range(inputs.rank) if i not in axes]
     sides = [extents.of(op, inputs, i) for i in kept]
     flat = extents.reshape_to(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
@@ -316,7 +316,7 @@ def _split(
 @tf_op("StringSplitV2", outputs=("indices", "values", "shape"))
 def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int = -1) -> list[Value]:
     """Strings split at a separator or at white space, as a sparse tensor."""
-    _newer(op, "splitting texts")
+    _newer(op, "splitting strings")
     found = op.static(sep)
     if found is None:
         raise Unsupported("a separator that is computed")
@@ -331,10 +331,10 @@ def string_split(
     op: Context, input: Value, delimiter: Value, /, *, skip_empty: bool = True
 ) -> list[Value]:
     """Strings split at a character, as a sparse tensor."""
-    _newer(op, "splitting texts")
+    _newer(op, "splitting strings")
     found = op.static(delimiter)
     if found is None or len(str(found.reshape(-1)[0])) != 1:
-        raise Unsupported("cutting texts at several letters, or at each")
+        raise Unsupported("splitting strings at several characters, or at each")
     return _split(op, input, str(found.reshape(-1)[0]), -1, skipped=skip_empty)
 
 
@@ -344,7 +344,7 @@ def string_split(
 @tf_op("StaticRegexFullMatch")
 def static_full_match(op: Context, input: Value, /, *, pattern: str) -> Value:
     """Whether each string fully matches a regular expression."""
-    _newer(op, "matching texts")
+    _newer(op, "matching strings")
     return op.unary("RegexFullMatch", input, dtype="bool", pattern=pattern)
 
 
@@ -372,7 +372,7 @@ def static_replace(
         lambda t: t.replace(pattern.encode(), rewrite.encode(), -1 if replace_global else 1),
     )  # fmt: skip
     if found is None:
-        raise Unsupported("a pattern replaced in texts that are no constants")
+        raise Unsupported("replacement of a pattern in strings that are computed")
     return found
 
 

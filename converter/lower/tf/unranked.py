@@ -174,7 +174,7 @@ def _elementwise(op: Context, node: Node, inputs: Sequence[ProgramValue]) -> Unr
         return of_any_rank(op, "Mul", [inputs[0], inputs[0]], dtype)
     if node.op in ("Add", "AddV2") and dtype == "string":
         if op.graph.opset < STRING_CONCAT_OPSET:
-            raise Unsupported(f"a text of several takes opset={STRING_CONCAT_OPSET}")
+            raise Unsupported(f"concatenation of strings takes opset={STRING_CONCAT_OPSET}")
         return of_any_rank(op, "StringConcat", inputs, "string")
     op_type = SAME[node.op]
     return of_any_rank(op, op_type, inputs, "bool" if op_type in BOOLEAN else dtype)
