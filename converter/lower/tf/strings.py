@@ -157,7 +157,7 @@ def string_strip(op: Context, input: Value, /) -> Value:
     """Strings without leading and trailing white space."""
     found = _fold(op, input, bytes.strip)
     if found is None:
-        raise Unsupported("stripping of strings that are computed")
+        raise Unsupported("white space of strings that are computed")
     return found
 
 
