@@ -51,7 +51,7 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
         spec: Name, or serialised function or layer with its parameters; None for none.
 
     Raises:
-        Unsupported: It is none of Keras's own, and no trusted module has it.
+        Unsupported: Neither Keras nor a trusted module defines it.
     """
     if spec is None:
         return x

@@ -8,7 +8,8 @@
 
 It is a handler as our own are (`converter.lower.keras.table`): the builder, the layer's weights,
 its tensors by position, then the layer's arguments by name, with their defaults. An argument that
-is not in the signature is a gap; ``config`` in it takes the whole configuration. ``w["scale"]`` is
+ is not in the signature is unsupported; ``config`` in it takes the whole configuration.
+``w["scale"]`` is
 a weight under the name that ``convert inspect --weights`` shows behind the layer's. Weights are
 known by dtype and shape: no values. For a Lambda, whose code is never run, the name is
 ``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function; for

@@ -306,7 +306,7 @@ def _attend_heads(
 
 
 def _axes(attention_axes: Any, rank: int) -> list[int]:
-    """Return the axes that attention goes over, of a query with an axis of heads."""
+    """Return the axes over which attention is computed, of a query with an axis of heads."""
     if attention_axes is None:
         return list(range(1, rank - 2))
     given = [attention_axes] if isinstance(attention_axes, int) else attention_axes
@@ -322,10 +322,10 @@ def _over_axes(
     Args:
         op: Builder.
         query: [B, *axes, N, H], scaled.
-        key: The same, with other sizes of the axes that attention goes over.
+        key: Like the query, with other sizes of these axes.
         value: As the key.
         mask: [B, other axes, query axes, key axes].
-        axes: Axes that attention goes over.
+        axes: Axes over which attention is computed.
         robust: See `shares_of`.
     """
     rank, count = query.rank, len(axes)

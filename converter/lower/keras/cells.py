@@ -1,6 +1,6 @@
 """Recurrent cells: one step of a recurrence, with the weights of a layer.
 
-Keras keeps the gates of a cell one after another in the last axis of its weights: i, f, c, o of an
+Keras concatenates the gates of a cell along the last axis of its weights: i, f, c, o of an
 LSTM, and z, r, h of a GRU.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/rnn
 """

@@ -168,7 +168,7 @@ def convolve_transposed(
     extra = [None] * rank if output_padding is None else numbers(output_padding, rank)
     image = channels_first(op, x, data_format)
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])  # [in, out, *spatial]
-    # Keras 1 was told the shape of the output.
+    # In Keras 1 the shape of the output was an argument.
     wanted = [None] * rank if output_shape is None else list(output_shape[-rank:])
     if output_shape is not None and data_format != "channels_first":
         wanted = list(output_shape[-rank - 1 : -1])
@@ -215,7 +215,7 @@ def _plan_transposed_axis(
 
 
 def _cut(surplus: int, padding: str) -> tuple[int, int, int]:
-    """Return what is cut before and after an axis, as SAME pads, and what is added behind it."""
+    """Return how much is cut before and after an axis, as SAME pads, and added after it."""
     before = max(surplus, 0) // 2 if padding == "same" else 0
     after = surplus - before
     return before, max(after, 0), max(-after, 0)

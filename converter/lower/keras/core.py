@@ -124,7 +124,7 @@ def reversible_embedding(
     reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
 ) -> Any:  # fmt: skip
     """`embeddings[x]`, or with ``reverse`` `x @ embeddings.T`, within a soft cap."""
-    w.leave("embeddings", "reverse_embeddings")  # the one that goes the other way
+    w.leave("embeddings", "reverse_embeddings")  # the one in the other direction
     if not reverse:
         return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
     role = "embeddings" if tie_weights else "reverse_embeddings"

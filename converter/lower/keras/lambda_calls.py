@@ -126,7 +126,7 @@ class Names:
     # -- names and values ------------------------------------------------------------------------
 
     def lookup(self, name: str) -> Any:
-        """Return what a global name stands for."""
+        """Return the value of a global name."""
         found = lambda_names.resolve_global(name)
         if name in lambda_names.GLOBALS:
             self.read[name] = lambda_names.GLOBALS[name]

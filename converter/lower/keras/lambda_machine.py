@@ -23,7 +23,7 @@ MOST_CALLS = 40  # inside one another
 
 
 class Machine:
-    """One walk through a function and all that it calls."""
+    """The interpretation of a function and of all that it calls."""
 
     def __init__(self, meaning: Meaning, spent: v.Spent) -> None:
         self.meaning = meaning

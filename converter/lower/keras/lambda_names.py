@@ -1,4 +1,4 @@
-"""What a dotted name in a Lambda's function stands for: a constant, or a row of one of our tables.
+"""Resolve dotted names in a Lambda's function: to constants, or rows of our tables.
 
 Nothing is imported: a name that is in no table is not supported, and the message says it.
 """
@@ -83,7 +83,7 @@ class Setting:
 
 
 def resolve_global(name: str) -> Any:
-    """Return what a global name stands for.
+    """Return the value of a global name.
 
     Raises:
         Unsupported: Nobody knows.
@@ -98,7 +98,7 @@ def resolve_global(name: str) -> Any:
 
 
 def member(of: Named, name: str) -> Any:
-    """Return what a name in a module stands for: a number, a dtype, or a name again."""
+    """Return the value of a name in a module: a number, a dtype, or another name."""
     path = canonical(f"{of.path}.{name}")
     if path in py.CONSTANTS:
         return py.CONSTANTS[path]
@@ -130,7 +130,7 @@ def row(path: str) -> Row:
     """Return the row of a function.
 
     Raises:
-        Unsupported: There is none.
+        Unsupported: There is no such row.
     """
     root, _, rest = path.partition(".")
     found: Row | None = None

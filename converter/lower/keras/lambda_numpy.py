@@ -41,7 +41,7 @@ def of_math(name: str, given: list[Any]) -> Any:
     """Call a function of the math module.
 
     Raises:
-        Unsupported: There is none of that name here, or it refuses.
+        Unsupported: There is no such function, or it raises.
     """
     if name not in MATH:
         raise Unsupported(f"math.{name}")
@@ -59,7 +59,7 @@ def of_numpy(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     """Call a function of numpy's on what is known.
 
     Raises:
-        Unsupported: There is none of that name here, it is given a tensor, or it refuses.
+        Unsupported: There is no such function, an argument is a tensor, or it raises.
     """
     if name not in ARRAYS and name not in CREATED:
         raise Unsupported(f"numpy.{name}")

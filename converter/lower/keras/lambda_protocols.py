@@ -10,7 +10,7 @@ class Meaning(Protocol):
     """What names mean, and what tensors do."""
 
     def lookup(self, name: str) -> Any:
-        """Return what a global name stands for."""
+        """Return the value of a global name."""
 
     def attribute(self, of: Any, name: str) -> Any:
         """Return an attribute."""
@@ -32,7 +32,7 @@ class Meaning(Protocol):
 
 
 class Walk(Protocol):
-    """The walk that a call is part of."""
+    """The interpretation of a Lambda that a call is part of."""
 
     @property
     def meaning(self) -> Meaning:

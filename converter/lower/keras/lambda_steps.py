@@ -23,7 +23,7 @@ def call_function(walk: Walk, function: Closure, parameters: dict[str, Any]) -> 
     """Return what a call of a function of the artifact's gives.
 
     Args:
-        walk: That it is part of.
+        walk: The walk that the call is part of.
         function: It.
         parameters: Name → value.
 

@@ -127,7 +127,7 @@ def describe(value: Any) -> str:
 
 
 def fault(what: str, error: Exception) -> Unsupported:
-    """Return the gap that something is which Python refuses."""
+    """Return the error for an operation that Python refuses."""
     return Unsupported(f"{what}: {type(error).__name__} ({error!s:.80})")
 
 

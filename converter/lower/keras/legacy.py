@@ -30,7 +30,7 @@ def locally_connected(
     data_format: str | None = "channels_last", activation: Any = None, use_bias: bool = True,
     implementation: int = 1,
 ) -> Value:  # fmt: skip
-    """A convolution with a kernel of its own for each place."""
+    """A convolution with a separate kernel at each position."""
     rank = x.rank - 2
     first = data_format == "channels_first"
     axes = range(2, x.rank) if first else range(1, x.rank - 1)
@@ -52,7 +52,7 @@ def locally_connected(
         result = op.matmul(flat, whole)
     result = op.reshape(result, shape)
     if use_bias:
-        bias = w["bias"]  # [*places, filters]; Keras does not transpose it for channels first
+        bias = w["bias"]  # [*positions, filters]; Keras does not transpose it for channels first
         result = op.add(result, op.reshape(bias, (1, filters, *out) if first else (1, *bias.shape)))
     return activate(op, result, activation)
 
@@ -80,29 +80,29 @@ class _Places:
         self.count = tuple(len(windows) for windows in self._axes)
 
     def windows(self) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
-        """Yield each window's place, and those of the image that it covers."""
+        """Yield the index of each window, and the indices of the pixels that it covers."""
         for place in product(*(range(n) for n in self.count)):
             ranges = (windows[i] for windows, i in zip(self._axes, place, strict=True))
             yield place, list(product(*ranges))
 
 
 def _by_patch(op: Builder, x: Value, kernel: Value, places: _Places, *, first: bool) -> Value:
-    """Multiply each patch with its own matrix: [places, window * channels, filters]."""
+    """Multiply each patch with its own matrix: [positions, window * channels, filters]."""
     covered = [[np.ravel_multi_index(at, places.sizes) for at in window]
                for _, window in places.windows()]  # fmt: skip
-    indices = op.constant(np.asarray(covered), "int64")  # [places, window]
+    indices = op.constant(np.asarray(covered), "int64")  # [positions, window]
     count = indices.shape[0]
     batch, pixels = x.shape[0], prod(places.sizes)
     channels = x.shape[1 if first else -1]
     if first:
         cut = op.gather(op.reshape(x, (batch, channels, pixels)), indices, 2)
-        patches = op.transpose(cut, [2, 0, 1, 3])  # [places, batch, channels, window]
+        patches = op.transpose(cut, [2, 0, 1, 3])  # [positions, batch, channels, window]
     else:
         cut = op.gather(op.reshape(x, (batch, pixels, channels)), indices, 1)
-        patches = op.transpose(cut, [1, 0, 2, 3])  # [places, batch, window, channels]
+        patches = op.transpose(cut, [1, 0, 2, 3])  # [positions, batch, window, channels]
     features = kernel.shape[1]
     flat = op.reshape(op.plain(patches), (count, None if batch is None else batch, features))
-    result = op.matmul(flat, kernel)  # [places, batch, filters]
+    result = op.matmul(flat, kernel)  # [positions, batch, filters]
     return op.plain(op.transpose(result, [1, 2, 0] if first else [1, 0, 2]))
 
 

@@ -1,6 +1,6 @@
 """A Keras model, layer by layer, into a graph.
 
-First the whole model is looked through, so that everything it asks for and we lack is said at
+First the whole model is checked, so that everything in it that is not supported is reported at
 once; then every layer is called as often as the source calls it, with its masks and in its dtype.
 """
 
@@ -59,12 +59,12 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
-        trust: Modules of the user's that supply what Keras has not.
+        trust: Trusted modules, which define what Keras does not.
 
     Raises:
         UnsupportedError: The model needs what we do not do; all of it is named.
         CorruptError: The configuration is not Keras's.
-        UsageError: What a trusted module supplies is none.
+        UsageError: A trusted module does not define a layer.
         DependencyError: A child that ran one died or hung.
     """
     content = None if bundle.topology is None else bundle.topology.content
@@ -104,7 +104,7 @@ def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Gr
 
 
 def model_of(bundle: Bundle) -> Model:
-    """Return the Keras model that a bundle describes, in today's words.
+    """Return the Keras model that a bundle describes, in the terms of Keras 3.
 
     Raises:
         UnsupportedError: It describes none.
@@ -131,7 +131,7 @@ def is_legacy(bundle: Bundle, model: Model) -> bool:
     return age_of(model, version, None).major < 3
 
 
-RANDOM = "seed_generator"  # in the place of states of random numbers
+RANDOM = "seed_generator"  # in place of the states of random generators
 
 
 class _Walk:
@@ -227,7 +227,7 @@ class _Walk:
             call = layer.calls[number]
             wanted = [*references(call.arguments), *references(call.keywords)]
             if any(r not in made for r in wanted):
-                continue  # a gap before this one
+                continue  # something before is not supported
             try:
                 with self.op.scope(layer.name):
                     results = self._call_layer(layer, (*path, layer.name), call, made)

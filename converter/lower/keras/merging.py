@@ -105,7 +105,7 @@ def merge_extremes(
     result, seen = values[0], _over(op, values[0], given[0])
     for value, part in zip(values[1:], given[1:], strict=True):
         own = _over(op, value, part)
-        # Where one side is masked, the other stands for it.
+        # Where one side is masked, the other is used.
         value = value if own is None else op.where(own, value, result)
         result = result if seen is None else op.where(seen, result, value)
         both = own is not None and seen is not None

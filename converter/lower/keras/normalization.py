@@ -36,7 +36,7 @@ def batch_normalization(
         return _without_history(op, w, x, channels, epsilon, mode)
     axes = _axes(x, axis)
     if virtual_batch_size:
-        axes = [a - 1 for a in axes]  # tf.keras saves them as they are behind that of the batches
+        axes = [a - 1 for a in axes]  # tf.keras saves them counted after the batch axis
     single = wide(op, x)
     if fused is not False and x.rank in (4, 5) and axes in ([1], [x.rank - 1]):
         epsilon = max(epsilon, least_epsilon)

@@ -122,7 +122,7 @@ def encode(
 
     Args:
         op: Builder.
-        x: Numbers of categories; what is none of ``depth`` counts nowhere.
+        x: Indices of categories; those outside of ``depth`` are ignored.
         mode: ``int``, ``one_hot``, ``multi_hot`` (also ``binary``) or ``count``.
         depth: How many categories there are.
         dtype: Of the result.
@@ -137,7 +137,7 @@ def encode(
     hits = op.elementwise("Equal", op.unsqueeze(numbers, [numbers.rank]), every)
     if mode == "one_hot":
         return op.cast(hits, dtype)
-    # Keras counts along the axis behind the batch, of vectors along the only one.
+    # Keras counts along the axis after the batch, of vectors along the only one.
     axis = 1 if x.rank > 1 else 0
     if mode in ("multi_hot", "binary"):
         return op.cast(op.reduce("ReduceMax", op.cast(hits, "float32"), [axis]), dtype)

@@ -285,7 +285,7 @@ def _native(
 ) -> list[Run]:
     """Run one of ONNX's own operators, in one direction or both.
 
-    Steps that are masked out are moved behind the others, and lengths say how many are left.
+    Masked steps are moved to the end, and lengths count the others.
     Outputs are then gathered from where their steps went.
     """
     first, batch, count = cells[0], x.shape[0], passes[0].cell.count

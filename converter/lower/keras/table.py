@@ -90,7 +90,7 @@ SUPPLIED = ("config", "mask", "structure")
 
 
 def is_without_meaning(name: str) -> bool:
-    """Tell arguments of layers that inference does not depend on."""
+    """Return whether inference does not depend on an argument of a layer."""
     return name in IGNORED or name.endswith(IGNORED_ENDINGS)
 
 
@@ -148,14 +148,14 @@ TABLES: dict[str, Mapping[str, Row]] = {
 
 
 def is_authors(module: str | None) -> bool:
-    """Tell a class of the model's author, which may be named as one of Keras's, by its module."""
+    """Return whether a class is the model author's, by its module."""
     if module is None or module.startswith(tuple(TABLES)):
         return False
     return module.split(".")[0] not in ("keras", "tf_keras", "tensorflow", "builtins")
 
 
 def row_of(module: str | None, class_name: str) -> Row | None:
-    """Return the row of a class, or None where there is none: an author's has none here."""
+    """Return the row of a class of Keras, or None."""
     return None if is_authors(module) else table_of(module).get(class_name)
 
 

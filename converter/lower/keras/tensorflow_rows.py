@@ -71,7 +71,7 @@ def row_of_tensors(name: str) -> Row:
     """Return the row of an op that computes tensors of tensors alone.
 
     Raises:
-        KeyError: There is none.
+        KeyError: There is no such row.
     """
     row = OPS[name]
     takes_more = row.takes_any or row.kinds.get("op") is Session

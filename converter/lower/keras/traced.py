@@ -54,7 +54,7 @@ class Traced:
 def match_variables(
     weights: Sequence[TracedWeight], own: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> list[str]:
-    """Return which tensor each variable of a layer is: by place, by name, or by order.
+    """Return the tensor of each variable of a layer: by position, by name, or by order.
 
     Args:
         weights: The variables.
@@ -85,7 +85,7 @@ def match_variables(
 def _by_place(
     places: Sequence[str], own: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> list[str]:
-    """Return the tensors that lie in these places of the group where the layer's own lie.
+    """Return the tensors at these positions in the layer's group.
 
     None are returned unless they are all that there are: a model inside the layer may be named as
     if it stood alone, but lies with it.

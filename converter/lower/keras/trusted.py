@@ -1,4 +1,4 @@
-"""What modules of the user's supply: their code runs in children, and only data comes back.
+"""Definitions in trusted modules: their code runs in child processes that return data.
 
 A lowering answers with nodes, which are looked through and put into the graph; a class of Keras's,
 or a function, with a graph of Keras's own layers and operations, which is lowered as any other
@@ -150,7 +150,7 @@ class Modules:
         return None
 
     def class_of(self, layer: Layer) -> Subject | None:
-        """Return the class that stands for a layer, or the function that a Lambda names."""
+        """Return the class that defines a layer, or the function that a Lambda names."""
         if layer.class_name == "Lambda":
             name = function_name(layer.config.get("function"))
             found = None if name is None else self.function(name, layer.name)

@@ -36,7 +36,7 @@ class AsKeras(MetaPathFinder, Loader):
         """Return a module that has what tf_keras's has.
 
         Raises:
-            ModuleNotFoundError: There is none.
+            ModuleNotFoundError: There is no such module.
         """
         made = ModuleType(spec.name)
         for name, value in _content(spec.name).items():

@@ -162,7 +162,7 @@ class Calls:
     # -- functions -------------------------------------------------------------------------------
 
     def has_activation(self, spec: Any) -> bool:
-        """Return whether a module stands for an activation, and not Keras."""
+        """Return whether a trusted module, and not Keras, defines an activation."""
         name, config = _name_activation(spec)
         return name is not None and self._subject(name, config, spec) is not None
 
@@ -170,7 +170,7 @@ class Calls:
         """Apply an activation that a module has; return None where none has it, or it is Keras's.
 
         Raises:
-            Unsupported: It cannot be told whose it is; or what it does, we do not.
+            Unsupported: Its definition is ambiguous, or does something that is not supported.
         """
         name, config = _name_activation(spec)
         found = None if name is None else self._subject(name, config, spec)

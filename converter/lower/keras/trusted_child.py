@@ -7,7 +7,7 @@
     trace   call a layer, a cell, a model or a function on symbolic tensors (`trusted_trace`)
     states  the sizes of a cell's states
 
-``answer.json`` is plain data. What a module prints goes nowhere; what it raises is the answer.
+``answer.json`` is plain data. What a module prints is discarded; what it raises is the answer.
 """
 
 import json
@@ -106,7 +106,7 @@ def layer_classes(module: Any) -> dict[str, Any]:
 
 
 def _has_call(value: Any) -> bool:
-    """Tell a function, and a class whose objects may be called as one."""
+    """Return whether an object is a function, or a class with callable instances."""
     is_class = isinstance(value, type) and "__call__" in vars(value)
     return is_class or isinstance(_unwrap(value), FunctionType)
 

@@ -18,7 +18,7 @@ def splice(
     """Put the nodes of an answer into the graph, and return the values that a handler would.
 
     Raises:
-        MalformedGraphError: The answer is none.
+        MalformedGraphError: The answer is not a graph.
     """
     given = [f"in/{i}" for i in range(len(values))]
     graph = plain_graph.decode(answer.get("graph"), "lowering", op.graph.opset, given, weights)
@@ -54,7 +54,7 @@ def splice(
 
 
 def _check(graph: Graph, op: Builder, weights: Mapping[str, str]) -> None:
-    """Have onnx look through the nodes, and hold its shapes against those that are said."""
+    """Check the nodes with onnx, and its inferred shapes against the declared ones."""
     for node in graph.nodes:
         for name in (*node.outputs, *graph.outputs):
             if name not in graph.specs:
@@ -68,7 +68,7 @@ def _check(graph: Graph, op: Builder, weights: Mapping[str, str]) -> None:
             graph.specs[name] = Spec(tensor.dtype.name, tensor.shape)
     outputs = list(dict.fromkeys(o for n in graph.nodes for o in n.outputs if o in graph.outputs))
     if not outputs:
-        return  # it hands on what it was given
+        return  # it passes on its input
     alone = Graph(
         "lowering", graph.opset, graph.nodes, inputs, outputs, graph.specs, dict(initializers)
     )

@@ -1,8 +1,8 @@
-"""What a layer of the user's does to Keras's own symbolic tensors.
+"""Trace what a trusted layer does to Keras's symbolic tensors.
 
 Keras 3 records what is called on them. So the layer is built, its variables are replaced by
-symbolic tensors, and its ``call`` is called; layers of the user's inside it are gone through, those
-of Keras's own stay whole. The answer is a Functional model in Keras's own words, with weights as
+ symbolic tensors, and its ``call`` is called; trusted layers inside it are expanded, Keras's own
+layers stay whole. The answer is the configuration of a Functional model, with weights as
 further inputs, and says which variables those, and Keras's layers, have.
 """
 
@@ -105,7 +105,7 @@ class Traced:
     # -- opening what is the user's --------------------------------------------------------------
 
     def _own(self, layer: Any) -> Iterator[Any]:
-        """Yield a layer of the user's and those inside it; models of Keras's are gone through."""
+        """Yield a trusted layer and those inside it, also inside of Keras models."""
         yield layer
         for inner in layer._layers:
             if self._is_open(inner):
@@ -133,7 +133,7 @@ class Traced:
         return opened
 
     def _symbolic(self, owner: Any, value: Any) -> Any:
-        """Return a value with symbolic tensors in place of variables."""
+        """Return a value with variables replaced by symbolic tensors."""
         if isinstance(value, self.keras.Variable):
             return self._weight(owner, value)
         if isinstance(value, list | tuple):

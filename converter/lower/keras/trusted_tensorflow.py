@@ -1,4 +1,4 @@
-"""What a function of the user's does to TensorFlow's tensors, in the words of Keras's models.
+"""Trace what a trusted function does to TensorFlow's tensors, as layers of a Keras model.
 
 It serves what Keras's own symbolic tensors do not: classes of tf_keras, and code that calls
 TensorFlow itself. The function is traced into a graph; layers of Keras's own that it calls stay
@@ -31,7 +31,7 @@ def key(tensor: Any) -> Key:
 
 
 class Untraceable(Exception):  # noqa: N818 - it is not supported
-    """The function does what has no words."""
+    """The function does something that no layer describes."""
 
 
 class Graph:

@@ -1,4 +1,4 @@
-"""What code of the user's does, as a graph of Keras's own layers and operations, or TensorFlow's.
+"""Trace trusted code as a graph of Keras's own layers and operations, or TensorFlow's.
 
 Classes of Keras 3, and functions, are called on Keras's symbolic tensors
 (`converter.lower.keras.trusted_symbolic`); what those do not serve, and classes of tf_keras, on
@@ -26,7 +26,7 @@ from converter.lower.keras.trusted_symbolic import Traced, fill_structure, names
 from converter.lower.keras.trusted_tensorflow import Graph, Untraceable, dtype_of, raw, role
 
 STATE = "seed_generator_state"  # of random numbers, which no inference needs
-SYMBOLIC, LEGACY = "3.15", "2.15"  # whose words a trace is in
+SYMBOLIC, LEGACY = "3.15", "2.15"  # framework whose layers a trace consists of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Subject:
 
     @contextmanager
     def made(self) -> Iterator[Any]:
-        """Give the layer, or what is called as one, with the user's names known to Keras."""
+        """Return the layer, or callable, with trusted names registered in Keras."""
         if self.keras is None:
             yield self._made()
             return
@@ -284,7 +284,7 @@ def _describe_variables(subject: _Subject, layer: Any, graph: Graph) -> Iterator
 
 
 def _find_by_value(layer: Any) -> dict[int, str]:
-    """Return where tf_keras stores each variable in .keras, which tells of none but its value."""
+    """Return where tf_keras stores each variable in .keras, found by its value."""
     library = import_module("tf_keras.src.saving.saving_lib")
     found: dict[int, str] = {}
     variables = {id(v): v.numpy() for v in layer.variables}

@@ -1,4 +1,4 @@
-"""What older Keras called otherwise, or meant otherwise, as rules that turn it into today's words.
+"""Upgrade models of older Keras versions, by rules for changed names and meanings.
 
 A rule is a function of one layer, and of the age of the model that it is in, that returns what the
 layer becomes, or None where it does not apply. What handlers are told by rules alone, because
@@ -9,7 +9,7 @@ no configuration of Keras says it, are these arguments:
 - ``padding``: ``half`` for what Theano pads on each side;
 - ``held_below``: whether SReLU holds its lowest part, too, under the upper threshold;
 - ``masks``: ``all`` where merged masks are joined by And, and change no values;
-- ``passes_mask``: whether a layer hands on its mask;
+- ``passes_mask``: whether a layer passes on its mask;
 - ``keeps_dtype``: whether images, or means, leave a layer in the dtype that they came in;
 - ``encodes_as``, ``int_dtype``: dtype of encoded categories, ``policy`` for the layer's own;
 - ``least_power``: below which a sum of squares counts as this much;
@@ -57,7 +57,7 @@ def rule(function: Rule) -> Rule:
 
 
 def normalize(model: Model, version: str, backend: str | None = None) -> Model:
-    """Return a model in today's words.
+    """Return a model in the terms of Keras 3.
 
     Args:
         model: As its configuration says.
@@ -91,7 +91,7 @@ def _apply_rules(layer: Layer, age: Age) -> Layer:
 
 
 def _inner(entry: Any, age: Age) -> Any:
-    """Return the serialised form of a layer inside another, in today's words."""
+    """Return the serialized form of a layer inside another, in the terms of Keras 3."""
     if isinstance(entry, list):
         return [_inner(part, age) for part in entry]
     if not isinstance(entry, Mapping) or not isinstance(entry.get("config"), Mapping):
@@ -114,7 +114,7 @@ DATA_FORMATS = {"tf": "channels_last", "th": "channels_first"}
 
 
 def age_of(model: Model, version: str, backend: str | None) -> Age:
-    """Return the age of a model; without a recorded version by the words that it uses."""
+    """Return the age of a model; without a recorded version by the names that it uses."""
     layers = list(_every(model))
     formats = {f for layer in layers if (f := _data_format(layer))}
     data_format = formats.pop() if len(formats) == 1 else None
@@ -148,7 +148,7 @@ def _every(model: Model) -> Iterator[Layer]:
 
 
 def _data_format(layer: Layer) -> str | None:
-    """Return the order of axes that a layer names; ``default`` is none."""
+    """Return the data format that a layer names, or None for ``default``."""
     name = str(layer.config.get("dim_ordering", layer.config.get("data_format")))
     return DATA_FORMATS.get(name, name if name.startswith("channels_") else None)
 
@@ -373,7 +373,8 @@ def theano_kernels(layer: Layer, age: Age) -> Layer | None:
 def theano_padding(layer: Layer, age: Age) -> Layer | None:
     """Convert padding of Theano: ``same`` is half a kernel on each side of a convolution.
 
-    Other layers are a gap where that makes a difference; so it does not where kernels are odd and
+    Other layers are not supported where this makes a difference; it does not where kernels are odd
+    and
     strides one, nor where windows are of three.
     https://github.com/keras-team/keras/blob/1.2.2/keras/backend/theano_backend.py#L1650
     """

@@ -1,6 +1,6 @@
 """What older Keras's recurrent layers and wrappers meant otherwise.
 
-Handlers are told by these rules alone:
+Arguments that only these rules set:
 
 - ``masked_beside``: whether a mask is used in a call that gives initial states too.
 """

@@ -67,7 +67,7 @@ def call(
 
 
 def _in_place_of(plain: str) -> str | None:
-    """Return the op of which one is the form that writes in place, or None."""
+    """Return the functional op of one that writes in place, or None."""
     name, dot, overload = plain.partition(".")
     if not name.endswith("_") or name.endswith("__"):
         return None

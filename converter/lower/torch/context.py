@@ -24,7 +24,7 @@ from formats.core.weights import Tensor
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
 OF_COMPOUNDS = "of complex or quantized numbers"
-MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made at run time
+MOST_STORED = 1 << 12  # elements of a range that is a constant
 
 
 class Context(Builder):
@@ -148,7 +148,7 @@ class Context(Builder):
         return self.measured(x, axis)
 
     def is_known(self, name: str) -> bool:
-        """Return whether everything that a size is made of is known."""
+        """Return whether all terms of a size are known."""
         return all(atom in self._atoms for names in dims.terms(name) for atom in names)
 
     def vector(self, dims: Sequence[Dim]) -> Value:
@@ -255,7 +255,7 @@ class Context(Builder):
             return self.vector(shape), True
         if len(named) <= 1:
             return self.constant([n if isinstance(n, int) else -1 for n in shape], "int64"), False
-        # A zero stands for the size that the axis had.
+        # A zero copies the size of the axis.
         same = [i for i in named if i < x.rank and shape[i] is not None and x.shape[i] == shape[i]]
         if len(named) - len(same) <= 1:
             found = [

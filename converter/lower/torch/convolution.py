@@ -14,7 +14,7 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-Around = Sequence[int]  # before each spatial axis, then behind each
+Around = Sequence[int]  # before each spatial axis, then after each
 
 
 def windows(
@@ -49,7 +49,7 @@ def convolve(
     """Cross-correlate images [N, C, *spatial], or one of them, with a kernel [M, C / groups, ...].
 
     Raises:
-        Unsupported: Sizes of the kernel are not known, or the padding is none.
+        Unsupported: Sizes of the kernel are unknown, or the padding is malformed.
     """
     if x.rank == rank + 1:
         batch = op.unsqueeze(x, [0])

@@ -1,4 +1,4 @@
-"""Tensors that are made of numbers and sizes alone."""
+"""Tensors created from numbers and sizes."""
 
 from collections.abc import Sequence
 

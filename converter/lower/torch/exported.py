@@ -51,7 +51,7 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
-        inputs: Of the user's: words there become names of the program's dynamic axes.
+        inputs: Inputs that the user declares, with names for dynamic axes.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.

@@ -55,7 +55,7 @@ def fit_length_along(op: Context, x: Value, axis: int, length: Int) -> Value:
 
 
 def _scale(op: Context, x: Value, count: Dim, norm: Norm, *, inverse: bool) -> Value:
-    """Return a transform of so many elements, which by itself divides where it is inverse."""
+    """Scale a transform of a number of elements; the inverse one already divides by it."""
     if norm not in POWERS:
         raise Unsupported(f"norm = {norm!r}")
     power = -POWERS[norm] if inverse else POWERS[norm]
@@ -86,7 +86,7 @@ def along(op: Context, x: Pair, axis: int, *, inverse: bool) -> Pair:
 
 
 def whole_of(op: Context, x: Pair, axis: int, length: Int) -> Value:
-    """Return the real numbers of a length that the first half of a transform is of."""
+    """Return the real tensor of a length, from the first half of its transform."""
     if not isinstance(length, int):
         raise Unsupported("an inverse transform of a length that depends on the inputs")
     half = fit_length_along(op, x, axis, length // 2 + 1)

@@ -21,7 +21,7 @@ EFFECTS = f"{PREFIX}with_effects"
 
 
 class Program(Protocol):
-    """What walks the graphs of a program."""
+    """A program whose graphs are lowered."""
 
     op: Context
 

@@ -1,4 +1,4 @@
-"""Elements taken by their places.
+"""Indexing: elements by index tensors and masks.
 
 Spec: numpy's advanced indexing, https://numpy.org/doc/2.3/user/basics.indexing.html
 """
@@ -19,7 +19,7 @@ MASKS = ("bool", "uint8")
 
 
 def nonzero_of(op: Context, x: Value) -> Value:
-    """Return the places of what is not zero as [count, rank], where the count has a name."""
+    """Return the indices of elements that are not zero as [count, rank], with a symbolic count."""
     wide = op.unsqueeze(x, [0]) if x.rank == 0 else x
     found = op.emit("NonZero", op.cast(wide, "bool"), dtype="int64", shape=(wide.rank, None))
     named = op.named(found)
@@ -130,7 +130,7 @@ def spread_masks(op: Context, indices: Sequence[Value | None]) -> list[Value | N
 
 
 def places_of(op: Context, indices: Sequence[Value]) -> Value:
-    """Return indices, broadcast, beside each other: [..., how many]."""
+    """Return broadcast indices stacked along a last axis."""
     shape: tuple[Dim, ...] = ()
     for index in indices:
         shape = broadcast(shape, op.named(index).shape)
@@ -158,7 +158,7 @@ def index(op: Context, self: Value, indices: Sequence[Value | None]) -> Value:
     shape = (*places.shape[:-1], *x.shape[len(axes) :])
     made = op.emit("GatherND", x, places, dtype=x.dtype, shape=shape)
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        return made  # what lies between them comes behind
+        return made  # axes between them come after
     before = range(count, count + axes[0])
     return made.transposed([*before, *range(count), *range(count + axes[0], made.rank)])
 

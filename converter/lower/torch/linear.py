@@ -196,7 +196,7 @@ def einsum(
 
 
 def _expand_ellipses(text: str, tensors: Tensors) -> tuple[list[str], str]:
-    """Return each tensor's letters, and the result's, with letters for what dots stand for."""
+    """Return the letters of each tensor and of the result, with ellipses replaced."""
     left, arrow, out = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):

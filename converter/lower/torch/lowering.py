@@ -13,7 +13,7 @@ def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> G
     Args:
         bundle: Its topology is of kind ``exported_program``, ``torchscript`` or ``torch_modules``.
         opset: Version of ONNX's operators.
-        inputs: Of the user's, for programs that do not say what they are given.
+        inputs: Inputs that the user declares, for programs that do not record them.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.

@@ -1,4 +1,4 @@
-"""Matrices: made of vectors and of each other, inverse ones, determinants, solutions.
+"""Matrices: construction, products, determinants, inverses, solutions, decompositions.
 
 Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """

@@ -1,4 +1,4 @@
-"""Pickled modules into a graph: ``nn.Sequential`` of torch's own layers, one after another.
+"""Lower pickled modules: ``nn.Sequential`` of torch's own layers.
 
 A module's forward is code that its file does not hold. That of a Sequential is known, and so are
 those of torch's layers (`converter.lower.torch.layers`); any other class is not supported.
@@ -117,7 +117,7 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
-        inputs: Of the user's: a pickle records no shapes. Its one input is called ``input``.
+        inputs: The input that the user declares, called ``input``: a pickle records no shapes.
 
     Raises:
         UnsupportedError: A layer's forward is not known, or does what we do not do.
@@ -183,7 +183,7 @@ def _join(path: str, name: str) -> str:
 
 
 class _Chain:
-    """Builds modules, one after another."""
+    """Builds the modules of a sequence."""
 
     def __init__(self, interpreter: ScriptInterpreter, modules: Modules) -> None:
         self.interpreter = interpreter

@@ -89,7 +89,7 @@ def kthvalue(op: Context, self: Value, k: Int, dim: int = -1, keepdim: bool = Fa
 
 
 def _last(op: Context, x: Value, dim: int, count: Dim, *, keepdim: bool) -> Value:
-    """Return the last of so many elements of an axis."""
+    """Return the last of a number of elements along an axis."""
     cut = op.cut(x, x.axis(dim), dims.sub(count, 1), count)
     return cut if keepdim else op.squeeze(cut, [dim])
 
@@ -243,7 +243,7 @@ def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
 
 
 def _running_with_place(op: Context, which: str, x: Value, dim: int) -> list[Value]:
-    """Return running extremes, and the last place of each so far."""
+    """Return cumulative extremes, and the index of the last occurrence of each."""
     (found,) = _running(op, which, x, dim)
     if x.rank == 0:
         return [found, op.constant(0, "int64")]

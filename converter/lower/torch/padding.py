@@ -17,7 +17,7 @@ MODES = {"reflect": "reflect", "replicate": "edge"}
 
 
 def _ends(x: Value, pad: Ints) -> tuple[list[int], list[int]]:
-    """Return padding before and behind each axis."""
+    """Return padding before and after each axis."""
     before, behind = [0] * x.rank, [0] * x.rank
     if len(pad) % 2 or len(pad) // 2 > x.rank:
         raise Unsupported(f"padding of {len(pad)} numbers")
@@ -39,7 +39,7 @@ def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
         return _pad_symbolic(op, x, pad, value or 0.0)
     if mode in MODES and any(isinstance(n, int) and n < 0 for n in pad):
-        # The edge is that of the whole tensor: what is taken away goes last.
+        # The edge is that of the whole tensor: cropping comes last.
         whole = pad_axes(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
         return pad_axes(
             op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value
@@ -85,7 +85,7 @@ def _pad_symbolic(op: Context, x: Value, pad: Ints, value: float) -> Value:
 
 
 def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int]) -> Value:
-    """Return a tensor with its end before it, and its beginning behind."""
+    """Return a tensor padded circularly: its end before it, its start after it."""
     for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
         n = x.shape[axis]
         parts = [x]

@@ -1,6 +1,6 @@
 """What a torch program computes with beside tensors: sizes, numbers that are made at run time.
 
-A handler is given builder's `Value`s for tensors, Python's own numbers, texts, lists and None, and
+Handlers take the builder's `Value`s for tensors, Python's own numbers, strings, lists and None, and
 for an integer that depends on the inputs' shapes a `Size`: the name of that size, a sum of products
 of the names of dynamic axes (`converter.lower.dims`). A size costs no nodes until an operator
 wants it as a tensor.
@@ -26,7 +26,7 @@ class Size(SymbolicDim):
 class Number:
     """A number that is only known when the graph runs: a tensor without axes.
 
-    For torch it is none: it takes no part in choosing a dtype but by its kind.
+    To torch it is a Python number: only its kind takes part in type promotion.
     """
 
     value: Value

@@ -1,6 +1,6 @@
 """Quantized tensors: integers with a scale and a zero point.
 
-The graph holds the numbers that they stand for, as DequantizeLinear returns them; quantization is
+The graph holds dequantized values, as DequantizeLinear returns them; quantization is
 a QuantizeLinear and a DequantizeLinear, which runtimes fuse with layers of integers. The ops are in
 `converter.lower.torch.quantized`.
 Spec: https://docs.pytorch.org/docs/2.13/quantization-support.html,
@@ -26,11 +26,11 @@ BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor(Compound):
-    """A quantized tensor; its one part are the numbers that it stands for.
+    """A quantized tensor, whose one part are its dequantized values.
 
     Attributes:
         scale: Factor of the integers; zero where each channel has its own.
-        zero_point: The integer that stands for zero.
+        zero_point: The integer that represents zero.
     """
 
     scale: float = 0.0
@@ -41,7 +41,7 @@ class QuantizedTensor(Compound):
         return self.each(lambda part: part.transposed(order))
 
     def moved(self, real: Value) -> "QuantizedTensor":
-        """Return other numbers of the same scale and zero point."""
+        """Return other values with the same scale and zero point."""
         return self.each(lambda _: real)
 
 
@@ -82,7 +82,7 @@ def is_quantized(value: Any) -> bool:
 
 
 def numbers(x: Value) -> Value:
-    """Return the numbers that a tensor stands for."""
+    """Return the dequantized values of a tensor."""
     return x.real if isinstance(x, QuantizedTensor) else x
 
 

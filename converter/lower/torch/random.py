@@ -126,7 +126,7 @@ def normal_functional(op: Context, self: Value, mean: float = 0.0, std: float = 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal_of_tensors(op: Context, mean: Value | float, std: Value | float = 1.0) -> Value:
-    """Normal numbers of a mean and a deviation each; not the numbers that torch draws."""
+    """Normal values with a mean and deviation each; not the values that torch draws."""
     tensors = [x for x in (mean, std) if isinstance(x, Value)]
     like = op.add(*tensors) if len(tensors) == 2 else tensors[0]
     made = normal_of(op, "normal", op.named(like).shape, like.dtype)

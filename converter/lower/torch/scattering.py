@@ -1,4 +1,4 @@
-"""Elements put at their places."""
+"""Scatter: elements written at indices."""
 
 from collections.abc import Sequence
 from math import inf, nan
@@ -73,7 +73,7 @@ def slice_scatter(
 
 
 def _replace(op: Context, x: Value, part: Value, axis: int, first: object, last: object) -> Value:
-    """Return x with a part of an axis replaced: what is before it, it, and what is behind."""
+    """Return x with a slice of an axis replaced, by concatenation."""
     n = x.shape[axis]
     assert isinstance(first, int | str)
     assert isinstance(last, int | str)
@@ -90,7 +90,7 @@ def _replace(op: Context, x: Value, part: Value, axis: int, first: object, last:
 def _put(
     op: Context, x: Value, axis: int, places: Value, part: Value, reduction: str = "none"
 ) -> Value:
-    """Return x with slices along an axis replaced, those of the part at these places."""
+    """Return x with slices along an axis replaced by those of a part, at these indices."""
     places = op.reshape(places, (1,)) if places.rank == 0 else places
     if x.rank == 0:
         wide, part = op.reshape(x, (1,)), op.reshape(part, (1,))

@@ -156,7 +156,7 @@ def swapaxes(op: Context, self: Value, axis0: int, axis1: int) -> Value:
 
 
 def swap_axes(x: Value, one: int, other: int) -> Value:
-    """Return a tensor with two axes in each other's place."""
+    """Return a tensor with two axes exchanged."""
     if x.rank == 0:
         return x
     order = list(range(x.rank))
@@ -203,7 +203,7 @@ def expand(op: Context, self: Value, size: Ints, implicit: bool = False) -> Valu
 
 
 def expand_to(op: Context, x: Value, size: Ints) -> Value:
-    """Return a tensor broadcast to a shape, in which -1 stands for the size that an axis has."""
+    """Return a tensor broadcast to a shape, in which -1 keeps the size of an axis."""
     x = op.named(x)
     more = len(size) - x.rank
     if more < 0:

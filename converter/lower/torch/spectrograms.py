@@ -254,7 +254,7 @@ def _overlap_add(op: Context, x: Pair, within: Value, n_fft: int, hop: int) -> V
     if 2 * bins * n_fft <= MOST:
         turn = angles(bins, n_fft, n_fft)
         times = np.ones(bins)
-        times[1 : (n_fft + 1) // 2] = 2  # the others stand for their mirrors, too
+        times[1 : (n_fft + 1) // 2] = 2  # the others count twice, for their mirror images
         waves = np.concatenate([np.cos(turn) * times[:, None], -np.sin(turn) * times[:, None]])
         kernel = _kernel(op, waves / n_fft, within)
         return op.squeeze(_spread(op, op.concat(list(x.parts), 1), kernel, hop), [1])

@@ -126,7 +126,7 @@ def plain_name(target: str) -> str:
 
 
 def handler_of(name: str, overload: str | None = None) -> Row | None:
-    """Return the row of an op, or None where there is none.
+    """Return the row of an op, or None.
 
     Args:
         name: In any spelling, with its overload or without.

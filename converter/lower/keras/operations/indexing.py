@@ -46,7 +46,7 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
     steps: list[int] = []
     numbers: list[int] = []  # axes that a number takes away
     tensors: list[tuple[int, Value]] = []
-    new: list[int] = []  # places of new axes in the result
+    new: list[int] = []  # positions of new axes in the result
     computed: list[tuple[int, slice]] = []  # slices whose bounds are tensors
     axis = place = 0
     for part in parts:
@@ -90,7 +90,7 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
 
 
 def _expand_ellipsis(x: Value, parts: Sequence[Any]) -> list[Any]:
-    """Return an index with a slice in place of each axis that the ellipsis stands for."""
+    """Return an index with its ellipsis replaced by slices."""
     found = list(parts)
     given = sum(part is not None and part is not ... for part in found)
     where = next((i for i, part in enumerate(found) if part is ...), None)
@@ -220,7 +220,7 @@ def scatter_update(
 
 
 def put(op: Builder, x: Value, indices: Any, updates: Value, reduction: str) -> Value:
-    """Return a value with others at places, joined by a reduction with what was there."""
+    """Return a value with updates at indices, reduced with what was there."""
     return scatter_nd(op, x, tensor(op, indices), updates, reduction)
 
 

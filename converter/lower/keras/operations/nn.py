@@ -289,7 +289,7 @@ def fold(
     op: Builder, x: Any, *,
     output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1,
 ) -> Value:  # fmt: skip
-    """The sum of windows at their places in a channels-first image."""
+    """The sum of windows at their positions in a channels-first image."""
     value = tensor(op, x)
     attributes: dict[str, Any] = {
         "dilations": numbers(dilation, 2), "pads": numbers(padding, 2) * 2,

@@ -32,7 +32,7 @@ def result_type(*kinds: str) -> str:
     """Return the dtype that operands of these dtypes are promoted to.
 
     Raises:
-        Unsupported: There is none, as for strings.
+        Unsupported: There is no common dtype, as for strings.
     """
     if unknown := [kind for kind in kinds if kind not in ABOVE]:
         raise Unsupported(f"arithmetic in {unknown[0]}")
@@ -110,7 +110,7 @@ def promote(op: Builder, *operands: Any, also: Sequence[str] = ()) -> list[Value
 
 
 def as_float(op: Builder, x: Any) -> Value:
-    """Return an operand as floating point numbers, float32 where it is none."""
+    """Return an operand as floating point, by default float32."""
     value = tensor(op, x)
     return value if value.is_float else op.cast(value, "float32")
 
@@ -128,7 +128,7 @@ def flatten(op: Builder, x: Value) -> Value:
 
 
 def reshape_to(op: Builder, x: Value, sizes: Sequence[int | None]) -> Value:
-    """Return a value in another shape, in which -1 and None stand for what is not known."""
+    """Return a value in another shape, in which -1 and None mean unknown sizes."""
     target: list[Dim] = [n if n is not None and n >= 0 else None for n in sizes]
     unknown = [i for i, n in enumerate(target) if n is None]
     if len(unknown) == 1:

@@ -90,7 +90,7 @@ def swapaxes(op: Builder, x: Any, *, axis1: int, axis2: int) -> Value:
 
 
 def move_axes(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
-    """Return a value with axes moved to other places."""
+    """Return a value with axes moved to other positions."""
     sources = [x.axis(a) for a in ([source] if isinstance(source, int) else source or [])]
     places = [
         x.axis(a) for a in ([destination] if isinstance(destination, int) else destination or [])
@@ -202,7 +202,7 @@ def dstack(op: Builder, xs: Sequence[Any]) -> Value:
 
 
 def cut(op: Builder, x: Value, sections: Any, axis: int) -> list[Value]:
-    """Return a value cut in equal parts, or at places."""
+    """Return a value split into equal parts, or at indices."""
     axis = x.axis(axis)
     if isinstance(sections, int):
         if isinstance(x.shape[axis], int):

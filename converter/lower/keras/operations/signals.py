@@ -99,7 +99,7 @@ def irfft(op: Builder, x: Any, *, fft_length: int | None = None) -> Value:
     if own > used:
         parts = [op.slice(v, [-1], [0], [used]) for v in parts]
     turn = angles(min(own, used), size, size)
-    # All but the first, and the one in the middle, stand for their mirror image too.
+    # All but the first, and the one in the middle, count twice, for their mirror image.
     twice = np.full(len(turn), 2.0)
     twice[0] = 1
     if size % 2 == 0 and len(turn) == used:

@@ -71,7 +71,7 @@ def median(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) ->
 
 
 def _replace_nan(op: Builder, x: Any, number: float) -> tuple[Value, Value | None]:
-    """Return x with a number in place of NaN, and where those were."""
+    """Return x with NaN replaced by a number, and where it was NaN."""
     value = tensor(op, x)
     if not value.is_float:
         return value, None

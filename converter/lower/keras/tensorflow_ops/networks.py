@@ -17,7 +17,7 @@ from converter.lower.values import Value
 
 
 def keras_data_format(data_format: str | None) -> str:
-    """Return TensorFlow's order of axes in Keras's words."""
+    """Return Keras's name of TensorFlow's data format."""
     return "channels_first" if (data_format or "").startswith("NC") else "channels_last"
 
 
@@ -32,7 +32,7 @@ def spatial_values(value: Any, rank: int, data_format: str | None) -> list[int]:
 
 
 def keras_padding(padding: Any) -> str:
-    """Return a padding in Keras's words.
+    """Return Keras's name of a padding.
 
     Raises:
         Unsupported: It is a number for each side.

@@ -58,7 +58,7 @@ def row_of_op(name: str) -> Row:
     """Return the row of an op that computes tensors of tensors alone.
 
     Raises:
-        KeyError: There is none.
+        KeyError: There is no such op.
     """
     row = row_of_tensors(name)
     return OpOfTensorFlow(

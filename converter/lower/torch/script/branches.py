@@ -39,7 +39,7 @@ CHECKS = "checks that raise are not made"
 
 @dataclass(slots=True)
 class Outcome:
-    """What one branch leaves behind.
+    """The state after one branch.
 
     Attributes:
         body: Its graph.
@@ -184,7 +184,7 @@ def _always(value: ProgramValue) -> Make:
 
 
 class _Merge:
-    """Pairs of values that become outputs, and how values are made of those."""
+    """Pairs of values that become outputs, and how values are rebuilt from them."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.interpreter = interpreter
@@ -219,7 +219,7 @@ class _Merge:
         return lambda made: rebuild(a, [part(made) for part in parts], depth)
 
     def value(self, a: Value, b: Value) -> int:
-        """Enter a pair, and return its place."""
+        """Add a pair, and return its index."""
         if a.dtype != b.dtype or a.rank != b.rank:
             raise Unsupported(
                 f"branches that yield {a.dtype} of {a.rank} axes, and {b.dtype} of {b.rank} axes"
@@ -254,7 +254,7 @@ class _Merge:
         return lambda made: Number(made[place])
 
     def _partly(self, operand: ProgramValue, missing: Missing, *, is_first: bool) -> Make:
-        """What one branch never sets: something takes its place that nothing will read."""
+        """What one branch never sets gets a placeholder that nothing reads."""
         if not isinstance(operand, Tensor | Number):
             return _always(operand if is_number(operand) or isinstance(operand, str) else missing)
         value = operand.value

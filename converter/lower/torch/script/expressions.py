@@ -61,18 +61,18 @@ class ExpressionInterpreter(ABC):
         source: The archive's text.
         objects: Its module and constants.
         version: Of the ops, as the archive records it.
-        findings: What is not supported, of all that was walked.
+        findings: What is not supported, of all that was interpreted.
         notes: What was assumed.
         numbers: Tensors that are known numbers.
-        depth: Branches and loops of the graph's around what is being walked.
-        activations: Functions being walked, the innermost last.
+        depth: Number of the graph's branches and loops around the current statement.
+        activations: Functions being interpreted, the innermost last.
     """
 
     def __init__(
         self, op: Context, source: Source, objects: Objects, names: Mapping[str, str], version: int,
         encodings: Mapping[str, Encoding] | None = None,
     ) -> None:  # fmt: skip
-        """Prepare to walk.
+        """Prepare a program.
 
         Args:
             op: Builder.
@@ -92,8 +92,8 @@ class ExpressionInterpreter(ABC):
         self.depth = 0
         self.activations: list[Activation] = []
         self.iterations: list[LoopIteration] = []
-        self.counters: list[str] = []  # sizes that number a loop's rounds
-        self.doubts: list[tuple[Storage, int]] = []  # written to later, they are a gap
+        self.counters: list[str] = []  # sizes that count the iterations of loops
+        self.doubts: list[tuple[Storage, int]] = []  # unsupported if written to later
         self.unkept: dict[str, None] = {}
         self.fields: dict[tuple[Instance, str], ProgramValue] = {}
         self.at = ""
@@ -433,7 +433,7 @@ class ExpressionInterpreter(ABC):
                     one.read[id(value)] = value
 
     def found(self, op: str, reason: str) -> None:
-        """Note a gap."""
+        """Record something that is not supported."""
         self.findings.append(Finding(f"torch {op}", self.at, reason))
 
     def tensors(self) -> Iterator[Reference]:

@@ -1,8 +1,8 @@
-"""Sizes that a program itself fixes, whatever its inputs are said to be.
+"""Sizes that a program fixes, whatever the declared inputs are.
 
 A trace keeps the sizes that it was made with: `view(x, [1, 512])` of what has `512*batch` elements
 works for a batch of one alone. Torch finds that out when the program runs with another; here the
-walk begins again with that size.
+interpretation restarts with that size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ PRODUCTS = {
 }
 
 
-class Fixed(Exception):  # noqa: N818 - the walk begins again with what it learned
+class Fixed(Exception):  # noqa: N818 - interpretation restarts with what it learned
     """The program works for one size alone, whatever was said."""
 
     def __init__(self, name: str, size: int) -> None:

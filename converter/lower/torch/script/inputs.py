@@ -42,7 +42,7 @@ class Told:
     reason: str
 
 
-class Learned(Exception):  # noqa: N818 - the walk begins again with what it learned
+class Learned(Exception):  # noqa: N818 - interpretation restarts with what it learned
     """An op has said what an argument is like."""
 
     def __init__(self, told: Told) -> None:
@@ -50,7 +50,7 @@ class Learned(Exception):  # noqa: N818 - the walk begins again with what it lea
         self.told = told
 
 
-class Met(Exception):  # noqa: N818 - the walk ends with a question
+class Met(Exception):  # noqa: N818 - interpretation ends with a question
     """An argument met an op that does not say what it is like."""
 
     def __init__(self, name: str, op: str) -> None:

@@ -19,7 +19,7 @@ LISTS: dict[str, List] = {}
 
 
 def on_lists(*names: str) -> Callable[[List], List]:
-    """Enter what an op does with lists, dicts and texts; it is given the interpreter and these."""
+    """Return a decorator that adds an op on lists, dicts and strings."""
 
     def enter(function: List) -> List:
         for name in names:
@@ -395,7 +395,7 @@ def _check_length(count: int) -> None:
 
 @on_lists("replace")
 def replaced(interpreter: Interpreter, text: str, old: str, new: str, times: int = -1) -> str:
-    """A string with others in place of some of it."""
+    """A string with substrings replaced."""
     del interpreter
     _check_length(len(text) + (text.count(old) if old else len(text) + 1) * len(new))
     return text.replace(old, new, times)

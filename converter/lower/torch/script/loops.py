@@ -42,7 +42,7 @@ class Carried:
 
     Attributes:
         names: Names of the program -> what they were before.
-        storages: What is written in place.
+        storages: Storages that the body writes in place.
         pinned: Names that each round writes to and leaves with the same memory.
         shapes: Of all of these tensors and numbers, in order: as they must be taken.
     """
@@ -78,11 +78,11 @@ def loop(
     """Build a loop.
 
     Args:
-        interpreter: What walks the program.
-        target: What counts the rounds, of a ``for``.
+        interpreter: The interpreter.
+        target: Variable of a ``for`` loop.
         count: How many there are, of a ``for``.
         test: Whether there is another, of a ``while``.
-        body: Statements of a round.
+        body: Statements of an iteration.
 
     Raises:
         Unsupported: What goes from round to round is no tensor or number.
@@ -124,7 +124,7 @@ def _other_rank(before: Shape, after: Value) -> Shape:
 
 
 def _values(interpreter: Interpreter, carried: Carried) -> list[Value]:
-    """Return what goes into the first round."""
+    """Return the inputs of the first iteration."""
     values = [one for value in carried.names.values() for one in leaves(value)]
     found = [v for one in values if (v := _value(interpreter, one)) is not None]
     return [interpreter.op.plain(v) for v in (*found, *(s.value for s in carried.storages))]
@@ -264,7 +264,7 @@ def _after(
     given: Sequence[Value],
     names: dict[str, ProgramValue],
 ) -> list[Value]:
-    """Return what comes out of a round."""
+    """Return the outputs of an iteration."""
     found: list[Value] = []
     for name, operand in carried.names.items():
         made = [_value(interpreter, one) for one in leaves(names[name])]
@@ -294,7 +294,7 @@ def _row(
 
 
 def _atoms(size: Dim) -> set[str]:
-    """Return the names that a size is made of."""
+    """Return the names in a size."""
     if not isinstance(size, str):
         return set()
     return {name for names in dims.terms(size) for name in names}

@@ -1,4 +1,4 @@
-"""TorchScript archives into a graph: their text is walked, and nothing of it is run."""
+"""Lower TorchScript archives: their source text is interpreted, and never executed."""
 
 from collections.abc import Callable, Sequence
 
@@ -29,7 +29,7 @@ def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
-        inputs: Of the user's: the archive records no shapes.
+        inputs: Inputs that the user declares: the archive records no shapes.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.
@@ -46,11 +46,11 @@ def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (
 
 
 def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> Graph:
-    """Return the graph of a program that is walked again each time that it says something.
+    """Return the graph of a program, interpreted again each time that it determines an input.
 
     Args:
-        walk: Makes the graph from what is known of the arguments.
-        inputs: Of the user's.
+        walk: Builds the graph from what is known of the arguments.
+        inputs: Inputs that the user declares.
 
     Raises:
         UsageError: The shape of an input must be said.

@@ -56,16 +56,16 @@ def short_name(name: str) -> str:
 def call_op(
     interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
 ) -> ProgramValue:
-    """Return what an op yields; a gap is noted, and yields what is not known.
+    """Return the result of an op; an unsupported op is recorded, and its result is UNKNOWN.
 
     Args:
-        interpreter: What walks the program.
+        interpreter: The interpreter.
         name: ``torch.add``, ``ops.prim.device``, ``int``.
         args: Positional arguments.
         kwargs: Those by name.
 
     Raises:
-        Stop: The program raises, or goes on in a way that only what is unknown decides.
+        Stop: The program raises, or continues in a way that depends on unknown values.
     """
     short = short_name(name)
     if short in RAISING:
@@ -230,7 +230,7 @@ def _inner(kind: str) -> str:
 def _as_functional(
     schema: Schema, base: str, named: dict[str, ProgramValue]
 ) -> dict[str, ProgramValue]:
-    """Return the arguments of an op in place under the names that they have where it is not."""
+    """Return the arguments of an in-place op under the names of the functional one."""
     for other in schemas(base):
         if other.overload == schema.overload and len(other.arguments) == len(schema.arguments):
             pairs = zip(schema.arguments, other.arguments, strict=True)

@@ -347,7 +347,7 @@ _LAST = (1 << 63) - 1
 def narrowed(
     interpreter: Interpreter, x: Reference, dim: int, start: ProgramValue, length: ProgramValue
 ) -> ProgramValue:
-    """A part of a tensor along an axis, from a place on."""
+    """A slice of a tensor along an axis, by start and length."""
     if not any(isinstance(n, Number) for n in (start, length)):
         return interpreter.tensor_op("narrow", [x, dim, start, length], {})
     if isinstance(start, Number) or (isinstance(start, int) and start < 0):
@@ -409,7 +409,7 @@ def any_of(
 def all_of(
     interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
 ) -> ProgramValue:
-    """Whether all numbers of a list are true; of a tensor, the table's."""
+    """Whether all numbers of a list are true; for a tensor, the op of the table."""
     return _fold(interpreter, "all", "__and__", items, rest, named)
 
 
@@ -470,7 +470,7 @@ def stack(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> Prog
 
 @special("cat")
 def cat(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> ProgramValue:
-    """Tensors one after another along an axis."""
+    """Tensors concatenated along an axis."""
     if not isinstance(tensors, Items) or tensors.grown is None:
         return interpreter.tensor_op("cat", [tensors, dim], {})
     op, whole = interpreter.op, op_named(interpreter, tensors.grown)

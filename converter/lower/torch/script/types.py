@@ -16,7 +16,7 @@ from formats.torch.script_objects import Instance
 
 @dataclass(slots=True)
 class Activation:
-    """A function being walked."""
+    """A function being interpreted."""
 
     function: Function
     names: dict[str, ProgramValue] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Interpreter(Protocol):
         activations: Functions being interpreted, the innermost last.
         iterations: Loops of the graph's being built, the innermost last.
         counters: Sizes that number a loop's iterations.
-        doubts: Storages and their versions; written to later, they are a gap.
+        doubts: Storages and their versions; not supported if written to later.
     """
 
     op: Context
@@ -121,4 +121,4 @@ class Interpreter(Protocol):
         """Count arguments that are read."""
 
     def found(self, op: str, reason: str) -> None:
-        """Note a gap."""
+        """Record something that is not supported."""

@@ -46,7 +46,7 @@ class Fields(tuple[Any, ...]):  # noqa: SLOT001 - a tuple can have none
 
 
 class Unknown:
-    """What a gap would have yielded; whatever reads it yields the same."""
+    """The result of something unsupported; what reads it is unknown too."""
 
     def __repr__(self) -> str:
         return "unknown"
@@ -77,8 +77,8 @@ class Named:
     name: str
 
 
-class Stop(Exception):  # noqa: N818 - it ends the walk, and what was found so far is told
-    """The program goes on in a way that only what is unknown decides."""
+class Stop(Exception):  # noqa: N818 - it ends the interpretation; findings so far are reported
+    """The program continues in a way that depends on unknown values."""
 
 
 class Raised(Exception):  # noqa: N818 - the program's own exception
@@ -86,7 +86,7 @@ class Raised(Exception):  # noqa: N818 - the program's own exception
 
 
 def is_number(value: ProgramValue) -> bool:
-    """Return whether a value is a number, known or not; a string is none."""
+    """Return whether a value is a number, known or not."""
     return isinstance(value, int | float | complex | Size | Number)
 
 
