@@ -91,7 +91,7 @@ def build_loop(
         if made is not None:
             return made
         del op.walker.findings[before:]  # those of a body that is built again
-    raise Unsupported("a loop whose variables change their shapes again and again")
+    raise Unsupported("a loop whose variables never settle on a shape")
 
 
 @dataclass(slots=True, eq=False)
