@@ -10,7 +10,7 @@ from pathlib import Path
 
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.core import checksums
-from formats.core.storage import File, Span, resolve_member
+from formats.core.storage import HEAD, File, Span, resolve_member
 from formats.errors import CorruptError, LimitError, SourceError
 from formats.limits import DEFAULT, Limits
 
@@ -68,8 +68,8 @@ class Artifact:
 
     @cached_property
     def head(self) -> bytes:
-        """The first 4 KiB of a file; empty for anything else."""
-        return self.span.read(0, min(4096, self.span.length)) if self.is_file else b""
+        """The first bytes of a file, `HEAD` of them; empty for anything else."""
+        return self.span.read(0, min(HEAD, self.span.length)) if self.is_file else b""
 
     @cached_property
     def zip(self) -> ZipArchive | None:

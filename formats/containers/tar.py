@@ -9,11 +9,23 @@ from formats.limits import Limits
 
 BLOCK = 512
 MAX_NAME = 4096
+EXTENDED = (b"x", b"g", b"L", b"K")  # headers that describe the next member, or all
 
 
 def is_tar(head: bytes) -> bool:
     """Return whether bytes begin with a tar header."""
     return head[257:262] == b"ustar"
+
+
+def first_name(head: bytes) -> str:
+    """Return the name of the first member, after extended headers; "" if the head ends before."""
+    at = 0
+    while at + BLOCK <= len(head):
+        header = head[at : at + BLOCK]
+        if header[156:157] not in EXTENDED:
+            return _name(header).removeprefix("./")
+        at += BLOCK + _round_up(_size(header, "tar", at))
+    return ""
 
 
 def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
@@ -24,7 +36,7 @@ def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
         LimitError: There are too many members.
     """
     members: dict[str, Span] = {}
-    at, long_name, count = 0, "", 0
+    at, long_name, long_size, count = 0, "", "", 0
     while at + BLOCK <= span.length:
         header = span.read(at, BLOCK)
         if not header.strip(b"\0"):
@@ -32,21 +44,27 @@ def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
         count += 1
         if count > limits.max_members:
             raise LimitError(f"tar archive of more than {count - 1} members", where=where)
-        data = span.sub(at + BLOCK, _size(header, where, at))
         kind = header[156:157]
+        stored = int(long_size) if kind not in EXTENDED and long_size.isdigit() else None
+        data = span.sub(at + BLOCK, _size(header, where, at) if stored is None else stored)
         if kind == b"L":
             long_name = _text(data.read(0, min(data.length, MAX_NAME)))
         elif kind == b"x":
-            long_name = _pax_path(data.read(0, min(data.length, 1 << 16)))
+            records = _pax_records(data.read(0, min(data.length, 1 << 16)))
+            long_name, long_size = records.get("path", ""), records.get("size", "")
         elif kind in (b"0", b"\0"):
             name = (long_name or _name(header)).removeprefix("./")
             if members.setdefault(name, data) is not data:
                 raise CorruptError(f"two tar members are named {name!r:.80}", where=where)
-            long_name = ""
-        else:
-            long_name = ""
-        at += BLOCK + -(-data.length // BLOCK) * BLOCK
+            long_name = long_size = ""
+        elif kind not in EXTENDED:
+            long_name = long_size = ""
+        at += BLOCK + _round_up(data.length)
     return members
+
+
+def _round_up(size: int) -> int:
+    return -(-size // BLOCK) * BLOCK
 
 
 def _size(header: bytes, where: str, at: int) -> int:
@@ -68,13 +86,10 @@ def _name(header: bytes) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _pax_path(data: bytes) -> str:
-    """Return the ``path`` of an extended header, or ""."""
-    for record in data.split(b"\n"):
-        _, _, pair = record.partition(b" ")
-        if pair.startswith(b"path="):
-            return _text(pair[5:])
-    return ""
+def _pax_records(data: bytes) -> dict[str, str]:
+    """Return the records of an extended header, such as ``path`` and ``size``."""
+    pairs = (record.partition(b" ")[2].partition(b"=") for record in data.split(b"\n"))
+    return {_text(key): _text(value) for key, _, value in pairs}
 
 
 def _text(field: bytes) -> str:

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from formats.errors import CorruptError, SafetyError, SourceError
 
+HEAD = 4096  # bytes of a file by which its format is recognised
+
 
 class Storage(Protocol):
     """Random access to immutable bytes."""

@@ -14,10 +14,10 @@ from formats.containers.pickle.decoder import load
 from formats.containers.pickle.globals import is_dangerous
 from formats.containers.pickle.unpickler import Budget, Call, Constructor, Persistent, Unpickler
 from formats.containers.pickle.values import Global, Record
-from formats.containers.tar import is_tar, tar_members
+from formats.containers.tar import first_name, is_tar, tar_members
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.core.bundle import LeftOut
-from formats.core.storage import Buffer, Span
+from formats.core.storage import HEAD, Buffer, Span
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.torch.globals import TORCH, plain_view
@@ -181,7 +181,7 @@ def read_any(span: Span, session: Session, where: str, archive: ZipArchive | Non
     Raises:
         CorruptError: It is not a torch file, or a damaged one.
     """
-    head = span.read(0, min(512, span.length))
+    head = span.read(0, min(HEAD, span.length))
     if head.startswith(LOCAL_MAGIC):
         archive = session.archive(span, where, archive)
         prefix = find_prefix(archive)
@@ -319,10 +319,10 @@ def _place(ref: StorageRef, span: Span, at: int, where: str) -> int:
 
 def is_legacy_tar(head: bytes) -> bool:
     """Return whether bytes begin like a tar archive with one of the members that torch wrote."""
-    return is_tar(head) and head[:100].rstrip(b"\0").removeprefix(b"./") in TAR_MEMBERS
+    return is_tar(head) and first_name(head) in TAR_MEMBERS
 
 
-TAR_MEMBERS = frozenset({b"sys_info", b"pickle", b"storages", b"tensors"})
+TAR_MEMBERS = frozenset({"sys_info", "pickle", "storages", "tensors"})
 
 
 def read_tar(span: Span, session: Session, where: str) -> Loaded:

@@ -8,7 +8,7 @@ from formats.containers import jsontext
 from formats.containers.tar import is_tar, tar_members
 from formats.containers.zip.archive import LOCAL_MAGIC, Member
 from formats.core.bundle import JSON, Bundle
-from formats.core.storage import Span
+from formats.core.storage import HEAD, Span
 from formats.errors import ConvertError, CorruptError
 from formats.limits import MIB
 from formats.torch.bundle import finish
@@ -59,7 +59,7 @@ def _as_torch(member: Span | Member) -> Span | None:
     """Return a member's bytes where they begin like a torch file."""
     try:
         span = member if isinstance(member, Span) else member.span()
-        head = span.read(0, min(512, span.length))
+        head = span.read(0, min(HEAD, span.length))
     except ConvertError:
         return None
     known = head.startswith(LOCAL_MAGIC) or is_stream(head) or is_legacy_tar(head)

@@ -7,7 +7,7 @@ from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.zip.archive import LOCAL_MAGIC
 from formats.core.bundle import JSON, Bundle
-from formats.core.storage import Span
+from formats.core.storage import HEAD, Span
 from formats.errors import ConvertError, CorruptError
 from formats.torch.bundle import finish
 from formats.torch.containers import Session, is_legacy_tar, is_stream, read_any
@@ -55,7 +55,7 @@ def _is_torch(artifact: Artifact, name: str) -> bool:
         return False
     try:
         span = Span.whole(artifact.member(name))
-        head = span.read(0, min(512, span.length))
+        head = span.read(0, min(HEAD, span.length))
     except ConvertError:
         return False
     zipped = head.startswith(LOCAL_MAGIC) and b"/data.pkl" in head

@@ -2,6 +2,7 @@
 
 import random
 import struct
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_truncation(name: str, tmp_path: Path) -> None:
         path.write_bytes(data[:end])
         with pytest.raises(ConvertError):
             read_all(path)
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_tar_archives_with_extended_headers(form: int, tmp_path: Path) -> None:
+    source, path = FIXTURES / "torch2.13-legacy.pth.tar", tmp_path / "again.pth.tar"
+    headers = {"comment": "a = b", "mtime": "1234.5", "path": "./x"}
+    with tarfile.open(source) as old, tarfile.open(path, "w", format=form) as new:
+        for member in old.getmembers():
+            member.pax_headers = {**headers, "path": f"./{member.name}"}
+            new.addfile(member, old.extractfile(member))
+    again, first = (catalog.read(Artifact(p)) for p in (path, source))
+    assert {n: t.tobytes() for n, t in again.weights.items()} == {
+        n: t.tobytes() for n, t in first.weights.items()
+    }
 
 
 @pytest.mark.parametrize("name", SMALL)
