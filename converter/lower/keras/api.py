@@ -10,7 +10,7 @@ It is a handler as our own are (`converter.lower.keras.table`): the builder, the
 its tensors by position, then the layer's arguments by name, with their defaults. An argument that
  is not in the signature is unsupported; ``config`` in it takes the whole configuration.
 ``w["scale"]`` is
-a weight under the name that ``convert inspect --weights`` shows behind the layer's. Weights are
+a weight under the name that ``convert inspect --weights`` shows after the layer's. Weights are
 known by dtype and shape: no values. For a Lambda, whose code is never run, the name is
 ``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function; for
 an activation it is ``"Activation:<its name>"``. A recurrent cell takes a step and its states and

@@ -77,7 +77,7 @@ def apply_scores(
     if causal:
         seen = both(op, seen, causal_mask(op, query, value))
     if seen is not None:
-        # So far from zero, all scores of float16 and bfloat16 round to one number.
+        # So far from zero, all scores of float16 and bfloat16 are rounded to one value.
         half = scores.dtype in HALVES
         scores = op.where(seen, scores, -65504.0 if half else op.sub(scores, 1e9))
     shares = op.softmax(scores, -1)
@@ -172,7 +172,7 @@ def shares_of(
         robust: Argument of Keras 2; None for Keras 3, where rows fully masked are zeros.
     """
     if mask is not None:
-        # So far from zero, all scores of float16 and bfloat16 round to one number.
+        # So far from zero, all scores of float16 and bfloat16 are rounded to one value.
         half = scores.dtype in HALVES
         lowest = -1e9 if not half else -3e4 if robust is None else -65504.0 / 2
         least = op.constant(lowest, scores.dtype)

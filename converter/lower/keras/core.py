@@ -71,7 +71,7 @@ def einsum_dense(
 
 
 def einsum_shape(equation: str, *operands: Value) -> tuple[Any, ...]:
-    """Return the shape of an einsum, whose ellipsis stands for leading axes of the first.
+    """Return the shape of an einsum, whose ellipsis means the leading axes of the first operand.
 
     Raises:
         Unsupported: The equation does not say its output.

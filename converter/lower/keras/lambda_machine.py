@@ -2,7 +2,7 @@
 
 Every name stays a name (`Named`), every tensor a `Value` of the graph that is built on the way:
 what the code would do to them is looked up in our own tables (`Names`). Loops over what is known
-are walked as often as they go; branches are taken where the condition is known.
+are unrolled; branches are taken where the condition is known.
 """
 
 from collections.abc import Mapping, Sequence

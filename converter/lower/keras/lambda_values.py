@@ -33,7 +33,7 @@ class Spent:
     """What walking through code has cost: of all the Lambdas of a model together.
 
     Attributes:
-        steps: That were walked.
+        steps: Steps that were interpreted.
         counted: Elements of lists that they were given.
         nodes: That were added to the graph.
         bytes: Of constants that they made.

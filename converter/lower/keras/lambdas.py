@@ -2,7 +2,7 @@
 
 Its steps are walked with the layer's tensors (`converter.lower.keras.lambda_machine`), and what it
 calls is looked up by name in our own tables. What that leaves open, for only running it would tell,
-is not supported, and the message names it; a trusted module can stand for the function
+is not supported, and the message names it; a trusted module can define the function
 (``--trust``).
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/core/lambda_layer.py
 """

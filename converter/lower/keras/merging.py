@@ -22,7 +22,7 @@ Masks = Sequence[Value | None]
 
 
 def _align(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
-    """Return inputs of one rank and dtype: Keras puts axes of one element behind the batch."""
+    """Return inputs of one rank and dtype: Keras inserts axes of size 1 after the batch."""
     values = promote(op, *values)
     rank = max(v.rank for v in values)
     return [

@@ -1,4 +1,4 @@
-"""One form for the models of every Keras: layers, the calls made of them, inputs and outputs.
+"""One form for the models of every Keras version: layers, their calls, inputs and outputs.
 
 Keras 1 to 3 and tf.keras write the same facts in four spellings of ``inbound_nodes``, and
 Sequential models write none. Nothing is interpreted here but that; what a layer's own arguments

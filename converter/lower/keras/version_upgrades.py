@@ -128,7 +128,7 @@ def age_of(model: Model, version: str, backend: str | None) -> Age:
 
 
 def _tensorflow(version: str) -> int | None:
-    """Return the major version of TensorFlow that a version of Keras goes with.
+    """Return the major version of TensorFlow that belongs to a version of Keras.
 
     Keras 2.3 went with both, and tf.keras called itself 2.2.4 from TensorFlow 1.13 to 2.1.
     """
@@ -201,7 +201,7 @@ def _is_slice(layer: Layer) -> bool:
 
 
 def _of_slices(structure: Any, slices: Mapping[str, Layer]) -> Any:
-    """Return the arguments of a call with what was sliced in place of its slices."""
+    """Return the arguments of a call with slices replaced by what was sliced."""
     if isinstance(structure, Reference):
         return next(references(slices[structure.layer].calls[0].arguments))
     if isinstance(structure, list | tuple):

@@ -64,7 +64,7 @@ class Stack:
         tensor: All elements stacked, or None while they are not in one tensor.
         length: Number of elements, a scalar; None if it is the size of `tensor`.
         items: The single elements if their number is static; None for those not set.
-        grows: Whether setting an element behind the last one appends it.
+        grows: Whether setting an element after the last one appends it.
         loop: The loop of which it is a loop variable, and the variable's index; else None.
         written: What an iteration of the loop sets: an index (None appends) and an element.
         sought: Whether the loop is lowered only to infer dtype and shape of the elements.

@@ -104,7 +104,7 @@ def floor_divide(op: Context, self: Value, other: Value | Scalar) -> Value:
 def _floor_quotient(op: Context, a: Value, b: Value) -> Value:
     """Return the quotient rounded down as Python has it, which torch has too.
 
-    It is a less its remainder, over b, to the nearest: what a / b rounds up to is no more.
+    `(a - remainder) / b`, rounded: `a / b` itself may be rounded up to the next integer.
     Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/c10/util/generic_math.h
     """
     rest = op.elementwise("Mod", a, b, fmod=1)

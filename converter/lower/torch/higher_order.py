@@ -165,7 +165,7 @@ def _ask(
 
 
 def _check(states: Sequence[Value], after: Sequence[Value]) -> None:
-    """Raise Unsupported where a round changes the kind of a state."""
+    """Raise Unsupported where an iteration changes the kind of a state."""
     same = len(states) == len(after) and all(
         a.dtype == b.dtype and _fits(a.shape, b.shape) for a, b in zip(states, after, strict=True)
     )

@@ -1,7 +1,7 @@
 """Pooling: the largest or the mean of windows, of one to three dimensions.
 
 torch rounds the number of windows up (``ceil_mode``) only where the last one begins within the
-image or the padding before it; ONNX's operators differ in that, so the padding is said in numbers.
+image or the padding before it; ONNX's operators differ, so padding is given explicitly.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Pool.h
 """
 

@@ -1,6 +1,6 @@
 """Quantized layers: float layers between DequantizeLinear and QuantizeLinear.
 
-torch sums integers and rounds the sum; the graph sums the numbers that they stand for. Results are
+torch sums integers and rounds the sum; the graph sums dequantized values. Results are
 equal, or differ by one integer where a sum lies half-way between two.
 Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native/quantized
 """

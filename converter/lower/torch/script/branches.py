@@ -1,7 +1,7 @@
 """Branches of a TorchScript program that only its inputs decide, as ONNX's If.
 
-What both branches leave behind under one name is an output of the If, and so is what they write in
-place. A branch that raises is one that is not taken: a graph makes no such checks.
+ What both branches assign to one name is an output of the If, and so is what they write in place. A
+branch that raises is taken to be not taken: a graph has no such checks.
 
 Spec: https://onnx.ai/onnx/operators/onnx__If.html
 """

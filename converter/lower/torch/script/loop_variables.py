@@ -1,4 +1,4 @@
-"""Which names a loop's body needs from the round before: the others are made anew in each."""
+"""Which names the body of a loop reads from the iteration before."""
 
 import ast
 from collections import Counter
@@ -18,7 +18,7 @@ def assigned_names(body: Iterable[ast.stmt]) -> set[str]:
 def needed_from_before(
     body: Sequence[ast.stmt], test: ast.expr | None, function: Sequence[ast.stmt]
 ) -> set[str]:
-    """Return the names that a loop assigns and that matter from round to round, or after it.
+    """Return the names that a loop assigns and that are read in later iterations, or after it.
 
     Args:
         body: The loop's.

@@ -1,7 +1,8 @@
-"""Loops of a TorchScript program whose rounds only its inputs count, as ONNX's Loop.
+"""Loops of a TorchScript program whose number of iterations depends on inputs, as ONNX's Loop.
 
-What the body assigns and was there before goes from round to round, as does what it writes in
-place. A list that each round appends one tensor to is an output with a first axis of rounds.
+ Names that the body assigns and that existed before are carried, and so are tensors that it writes
+in place. A list to which each iteration appends a tensor is an output with a first axis of
+iterations.
 
 Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 """
@@ -33,17 +34,17 @@ from converter.lower.torch.script.values import (
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
-MOST_TRIES = 8  # until the shapes that go from round to round are those that come back
+MOST_TRIES = 8  # until the shapes that go into an iteration are those that come back
 
 
 @dataclass(slots=True)
 class Carried:
-    """What goes from round to round.
+    """Values that a loop carries from iteration to iteration.
 
     Attributes:
         names: Names of the program -> what they were before.
         storages: Storages that the body writes in place.
-        pinned: Names that each round writes to and leaves with the same memory.
+        pinned: Names whose tensors each iteration writes in place.
         shapes: Of all of these tensors and numbers, in order: as they must be taken.
     """
 
@@ -64,7 +65,7 @@ class Built:
 
 
 class Pinned(Exception):  # noqa: N818 - the body is built again with what it learned
-    """A round writes in place to what a name stands for, and leaves it there."""
+    """An iteration writes in place to the tensor of a name, and keeps it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -85,7 +86,7 @@ def loop(
         body: Statements of an iteration.
 
     Raises:
-        Unsupported: What goes from round to round is no tensor or number.
+        Unsupported: A carried value is not a tensor or number.
     """
     frame = interpreter.activations[-1]
     wanted = needed_from_before(body, test, frame.function.body)
@@ -143,7 +144,7 @@ def _rebuilt(interpreter: Interpreter, value: ProgramValue, values: "list[Value]
     if is_number(value):
         return Number(values.pop(0))
     if isinstance(value, list | tuple | dict):
-        # As if made before the loop: what changes it in a round would change it for all names.
+        # As if created before the loop: changing it in an iteration would change it for all names.
         items = [_rebuilt(interpreter, one, values) for one in elements(value)]
         return rebuild(value, items, interpreter.depth - 1)
     return value

@@ -20,7 +20,7 @@ class Items(list[Any]):
 
     Attributes:
         depth: Branches and loops around where it was made.
-        grown: What a loop of an unknown number of rounds appended, along a first axis.
+        grown: What a loop of an unknown number of iterations appended, along a first axis.
     """
 
     __slots__ = ("depth", "grown")
