@@ -3,11 +3,14 @@
 Spec: POSIX.1-2017 pax, "ustar Interchange Format"; GNU tar's long names and large sizes.
 """
 
+import re
+
 from formats.core.storage import Span
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
 
 BLOCK = 512
+SIZE = re.compile(r"[0-9]{1,19}")  # in an extended header, of 64 bits
 MAX_NAME = 4096
 EXTENDED = (b"x", b"g", b"L", b"K")  # headers that describe the next member, or all
 
@@ -24,7 +27,10 @@ def first_name(head: bytes) -> str:
         header = head[at : at + BLOCK]
         if header[156:157] not in EXTENDED:
             return _name(header).removeprefix("./")
-        at += BLOCK + _round_up(_size(header, "tar", at))
+        try:
+            at += BLOCK + _round_up(_size(header, "tar", at))
+        except CorruptError:
+            return ""
     return ""
 
 
@@ -45,7 +51,7 @@ def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
         if count > limits.max_members:
             raise LimitError(f"tar archive of more than {count - 1} members", where=where)
         kind = header[156:157]
-        stored = int(long_size) if kind not in EXTENDED and long_size.isdigit() else None
+        stored = int(long_size) if kind not in EXTENDED and SIZE.fullmatch(long_size) else None
         data = span.sub(at + BLOCK, _size(header, where, at) if stored is None else stored)
         if kind == b"L":
             long_name = _text(data.read(0, min(data.length, MAX_NAME)))

@@ -58,6 +58,17 @@ def test_tar_archives_with_extended_headers(form: int, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("size", ["9" * 5000, "²", "-1", "99999999999999", "1e3", ""])
+def test_sizes_in_extended_headers_that_no_file_has(size: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.pth.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("sys_info")
+        member.pax_headers = {"size": size}
+        archive.addfile(member)
+    with pytest.raises(ConvertError):
+        read_all(path)
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_flipped_bytes(name: str, tmp_path: Path) -> None:
     data = (FIXTURES / name).read_bytes()
