@@ -17,7 +17,13 @@ from converter.lower.keras.activations import activate
 from converter.lower.keras.core import fitting
 from converter.lower.keras.fold_time import fold_steps, unfold_steps
 from converter.lower.keras.table import Roles, Unsupported, keras_layer
-from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
+from converter.lower.ops.conv import (
+    as_given,
+    channels_first,
+    convolve,
+    emit_conv_transpose,
+    numbers,
+)
 from converter.lower.table import Handler
 from converter.lower.values import Value
 
@@ -186,9 +192,9 @@ def convolve_transposed(
         more.append(grow)
         out.append(size)
     shape = (image.shape[0], kernel.shape[rank], *out)
-    result = op.emit(
-        "ConvTranspose", image, weight, bias, dtype=x.dtype, shape=shape, kernel_shape=sizes,
-        strides=steps, dilations=spread, pads=[*pads_before, *pads_after], output_padding=more,
+    result = emit_conv_transpose(
+        op, image, weight, bias, shape, strides=steps, dilations=spread, before=pads_before,
+        after=pads_after, output_padding=more,
     )  # fmt: skip
     return as_given(op, result, data_format)
 

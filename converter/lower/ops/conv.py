@@ -6,8 +6,9 @@ Kernels are ``[*spatial, in / groups, out]``; those of ONNX are ``[out, in / gro
 from collections.abc import Sequence
 from typing import Any
 
+from converter.lower import dims
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute, Dim
+from converter.lower.graph import Attribute, Dim, Shape
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -110,6 +111,50 @@ def convolve(
             op, result, [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]
         )
     return as_given(op, result, data_format)
+
+
+def emit_conv_transpose(
+    op: Builder, image: Value, weight: Value, bias: Value | None, shape: Shape, *,
+    strides: Sequence[int], dilations: Sequence[int], before: Sequence[int],
+    after: Sequence[int], output_padding: Sequence[int], groups: int = 1,
+) -> Value:  # fmt: skip
+    """Return ONNX's transposed convolution of images [N, C, *spatial].
+
+    Args:
+        op: Builder.
+        image: The images.
+        weight: [C, M / groups, *kernel].
+        bias: [M].
+        shape: Shape of the result.
+        strides: Stride of each spatial axis.
+        dilations: Dilation of each spatial axis.
+        before: Number of elements cut at the start of each spatial axis.
+        after: Number of elements cut at its end.
+        output_padding: Number of elements added at its end, where the result is the bias alone if
+            it is beyond the reach of the kernel.
+        groups: Number of groups.
+    """
+    more, beyond = list(output_padding), [0] * len(strides)
+    if any(e >= s for e, s in zip(more, strides, strict=True)):  # which onnxruntime refuses
+        beyond = [max(e - p, 0) for p, e in zip(after, more, strict=True)]
+        after = [max(p - e, 0) for p, e in zip(after, more, strict=True)]
+        more = [0] * len(strides)
+    kernel = weight.shape[2:]
+    attributes: dict[str, Attribute] = {
+        "strides": list(strides), "dilations": list(dilations), "pads": [*before, *after],
+        "output_padding": more, "group": groups,
+    }  # fmt: skip
+    if all(isinstance(n, int) for n in kernel):
+        attributes["kernel_shape"] = [int(str(n)) for n in kernel]
+    if not any(beyond):
+        return op.emit(
+            "ConvTranspose", image, weight, bias, dtype=image.dtype, shape=shape, **attributes
+        )
+    reached = (*shape[:2], *(dims.sub(n, e) for n, e in zip(shape[2:], beyond, strict=True)))
+    result = op.emit("ConvTranspose", image, weight, dtype=image.dtype, shape=reached, **attributes)
+    result = op.pad(result, [0] * len(shape), [0, 0, *beyond])
+    axes = list(range(1, len(strides) + 1))
+    return result if bias is None else op.add(result, op.unsqueeze(bias, axes))
 
 
 def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:

@@ -11,7 +11,7 @@ from typing import Any
 
 from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.ops.conv import convolve
+from converter.lower.ops.conv import convolve, emit_conv_transpose
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
@@ -277,10 +277,9 @@ def convolve_transposed(
         known_cuts = [(0, 0, step - 1) for step in windows.steps]
     before, after, more = (list(numbers) for numbers in zip(*known_cuts, strict=True))
     shape = (image.shape[0], channels, *(spatial if None not in cuts else [None] * rank))
-    made = op.emit(
-        "ConvTranspose", image, weight, dtype=x.dtype, shape=shape, kernel_shape=lengths,
-        strides=list(windows.steps), dilations=list(windows.spreads), pads=[*before, *after],
-        output_padding=more, group=groups,
+    made = emit_conv_transpose(
+        op, image, weight, None, shape, strides=windows.steps, dilations=windows.spreads,
+        before=before, after=after, output_padding=more, groups=groups,
     )  # fmt: skip
     if None in cuts:
         made = _cut_computed(op, image, made, input_sizes, start, windows)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.conv import emit_conv_transpose
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Ints, numbers
@@ -119,24 +120,10 @@ def convolve_transposed(
     ]
     channels = weight.shape[1]
     shape = (x.shape[0], dims.mul(channels, groups), *spatial)
-    behind, beyond = around, [0] * rank
-    if any(e >= s for e, s in zip(more, steps, strict=True)):  # onnxruntime takes no such padding
-        behind = [max(p - e, 0) for p, e in zip(around, more, strict=True)]
-        beyond = [max(e - p, 0) for p, e in zip(around, more, strict=True)]
-        more = [0] * rank
-    attributes: dict[str, Attribute] = {
-        "strides": steps, "dilations": spread, "pads": around + behind, "output_padding": more,
-        "group": groups, **_shape_of(kernel),
-    }  # fmt: skip
-    if not any(beyond):
-        inputs = [op.outer(x), op.outer(weight), bias]
-        return op.node("ConvTranspose", inputs, [(x.dtype, shape)], attributes=attributes)[0]
-    # Beyond the kernel's reach the result is the bias.
-    reached = (*shape[:2], *(dims.sub(n, e) for n, e in zip(spatial, beyond, strict=True)))
-    inputs = [op.outer(x), op.outer(weight)]
-    found = op.node("ConvTranspose", inputs, [(x.dtype, reached)], attributes=attributes)[0]
-    found = op.pad(found, [0] * (rank + 2), [0, 0, *beyond])
-    return found if bias is None else op.add(found, op.unsqueeze(bias, list(range(1, rank + 1))))
+    return emit_conv_transpose(
+        op, x, weight, bias, shape, strides=steps, dilations=spread, before=around, after=around,
+        output_padding=more, groups=groups,
+    )  # fmt: skip
 
 
 @aten("conv1d", "conv1d.padding")

@@ -175,3 +175,57 @@ def test_batch_normalization_of_channels(axis):
         return (x - m) / np.sqrt(v + 1e-3) * g + b
 
     op_by_hand.check(function, reference, x)
+
+
+def spread(x, weight, bias, strides, dilations, before, after, more, groups):
+    """Return a transposed convolution of [N, C, *spatial], by adding a kernel at each element."""
+    kernel, count = weight.shape[2:], weight.shape[1] * groups
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    whole = [(n - 1) * s + r for n, s, r in zip(x.shape[2:], strides, reach, strict=True)]
+    result = np.zeros((len(x), count, *whole))
+    for at in product(*map(range, x.shape[2:])):
+        values = x[(slice(None), slice(None), *at)].reshape(len(x), groups, -1)
+        grouped = weight.reshape(groups, -1, *weight.shape[1:])
+        part = np.einsum("bgc,gcm...->bgm...", values, grouped).reshape(len(x), count, *kernel)
+        where = tuple(
+            slice(i * s, i * s + r, d)
+            for i, s, r, d in zip(at, strides, reach, dilations, strict=True)
+        )
+        result[(slice(None), slice(None), *where)] += part
+    result = np.pad(result, [(0, 0), (0, 0), *((0, e) for e in more)])
+    ends = zip(result.shape[2:], before, after, strict=True)
+    cut = tuple(slice(b, n - a) for n, b, a in ends)
+    return result[(slice(None), slice(None), *cut)] + bias.reshape(-1, *[1] * len(kernel))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("kernel", "strides", "dilations", "before", "after", "more", "groups"),
+    [
+        ((3,), (2,), (1,), (0,), (0,), (0,), 1), ((3,), (2,), (1,), (1,), (1,), (1,), 2),
+        ((2, 3), (1, 2), (2, 1), (0, 1), (1, 0), (0, 1), 1),
+        ((2, 2), (1, 2), (2, 2), (0, 1), (0, 1), (1, 1), 1),  # beyond the reach of the kernel
+        ((1, 2), (3, 1), (1, 1), (0, 0), (2, 0), (2, 2), 4),
+    ],
+)  # fmt: skip
+def test_transposed_convolution(kernel, strides, dilations, before, after, more, groups, dtype):
+    x = RNG.normal(size=(2, 4, 5, 4)[: 2 + len(kernel)]).astype(dtype)
+    weight = RNG.normal(size=(4, 2, *kernel)).astype(dtype)
+    bias = RNG.normal(size=2 * groups).astype(dtype)
+    wide = [v.astype("float64") for v in (weight, bias)]
+    expected = spread(
+        x.astype("float64"), *wide, strides, dilations, before, after, more, groups
+    ).shape
+
+    def function(op, x):
+        shape = (x.shape[0], *expected[1:])
+        return op.plain(conv.emit_conv_transpose(
+            op, x, op.constant(weight), op.constant(bias), shape, strides=strides,
+            dilations=dilations, before=before, after=after, output_padding=more, groups=groups,
+        ))  # fmt: skip
+
+    op_by_hand.check(
+        function,
+        lambda x: spread(x, *wide, strides, dilations, before, after, more, groups),
+        x, tolerance=TOLERANCE["float32"], is_static_only=True,
+    )  # fmt: skip
