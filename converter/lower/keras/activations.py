@@ -15,7 +15,7 @@ LAMBDA = "__lambda__"  # how Keras names a function of the model's author
 
 
 def linear(op: Builder, x: Value) -> Value:
-    """X itself."""
+    """Return the input."""
     del op
     return x
 

@@ -1,6 +1,6 @@
 """What Keras has changed since a file was written, within Keras 2 and within Keras 3.
 
-A file of Keras 2 means what the last Keras 2 makes of it, one of Keras 3 what today's does: these
+A file of Keras 2 is interpreted as by the last Keras 2, one of Keras 3 as by today's: these
 are what loads them, and what a graph is compared with. Where the Keras that wrote one computed
 otherwise, the graph's notes say so.
 Spec: https://github.com/keras-team/keras/tree/v3.3.3/keras/src/layers/merging, and v3.4.1, v3.11.3

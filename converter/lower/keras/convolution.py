@@ -1,8 +1,8 @@
-"""Convolutions of one to three dimensions; one worker each way, which takes the rank.
+"""Convolutions of one to three dimensions; one function for each direction, for any rank.
 
 Kernels are stored as [*spatial, in / groups, out]; ONNX wants [out, in / groups, *spatial].
 A bias is its filter's, on whatever axis those are. Keras since 3.7 adds it along the last axis of
-channels-first images on TensorFlow, not on its other back ends, where that axis happens to have as
+channels-first images on TensorFlow, not on its other backends, where that axis happens to have as
 many columns as there are filters (https://github.com/keras-team/keras/pull/20386).
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/convolutional
 """
@@ -31,7 +31,7 @@ from converter.lower.values import Value
 def normalize_kernel(
     op: Builder, kernel: Value, rank: int, order: Sequence[int] | None, flipped: bool
 ) -> Value:
-    """Return a kernel in today's order of axes, [*spatial, …, …], not turned around.
+    """Return a kernel in today's order of axes, [*spatial, …, …], with spatial axes not flipped.
 
     Args:
         op: Builder.

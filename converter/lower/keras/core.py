@@ -39,7 +39,7 @@ def fitting(kernel: Value, *sizes: int | None) -> Value:
 
 
 def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
-    """X @ kernel + bias.
+    """Return `x @ kernel + bias`.
 
     Raises:
         Unsupported: Their shapes do not fit.
@@ -152,7 +152,7 @@ def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: Any = 0.0) -> Mas
     """The input, and a mask of the steps where any feature differs from mask_value."""
     del w
     same = op.elementwise("Equal", x, op.constant(plain_numbers(mask_value), x.dtype))
-    # ONNX reduces truth values from opset 20 on.
+    # ONNX reduces booleans from opset 20 on.
     differs = op.cast(op.unary("Not", same), "float32")
     kept = op.cast(op.reduce("ReduceMax", differs, [-1], keepdims=True), "bool")
     return Masked(op.where(kept, x, 0.0), op.squeeze(kept, [-1]))

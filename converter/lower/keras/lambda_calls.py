@@ -33,7 +33,7 @@ from converter.lower.values import Value
 # Of all the Lambdas of a model together.
 MOST_NODES = 5_000
 MOST_BYTES = 1 << 27  # of constants
-OTHERS = ("jax", "torch", "theano")  # back ends whose tensors are not TensorFlow's
+OTHERS = ("jax", "torch", "theano")  # backends whose tensors are not TensorFlow's
 SCOPES = ("name_scope", "device", "control_dependencies", "init_scope", "variable_scope")
 # Functions of keras.layers that make a layer and call it.
 MERGES = {

@@ -1,4 +1,4 @@
-"""Layers that only older Kerases have.
+"""Layers that only older Keras versions have.
 
 Spec: https://github.com/keras-team/keras/tree/2.2.4/keras/layers/local.py and, of Keras 1,
 https://github.com/keras-team/keras/tree/1.2.2/keras/layers
@@ -20,7 +20,7 @@ from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import numbers
 from converter.lower.values import Value
 
-# -- convolutions whose kernel differs from place to place ---------------------------------------
+# -- convolutions with a kernel for each position --------------------------------------------------
 
 
 @keras_layer("LocallyConnected1D", "LocallyConnected2D")
@@ -185,7 +185,7 @@ def highway(
 
 @keras_layer("ParametricSoftplus", mask="pass")
 def parametric_softplus(op: Builder, w: Roles, x: Value, /) -> Value:
-    """Alpha * softplus(beta * x), with both learned."""
+    """`alpha * softplus(beta * x)`, with both learned."""
     return op.mul(op.unary("Softplus", op.mul(x, w["1"])), w["0"])
 
 

@@ -1,7 +1,8 @@
 """Layers of several inputs.
 
 Keras 3 joins the masks of merged inputs by Or, and lets them change what Maximum, Minimum and
-Multiply compute; Keras 1 and 2 join them by And (``masks="all"``, a word of ours: see `rules`).
+Multiply compute; Keras 1 and 2 join them by And (``masks="all"``, an argument of ours: see
+`version_upgrades`).
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/merging
 """
 

@@ -46,7 +46,7 @@ class Layer:
         module: Where Keras or the author keeps the class, where that is recorded.
         config: Its arguments.
         calls: In the order that references count.
-        model: What it holds, where it is a model.
+        model: The inner model, where the layer is one.
     """
 
     name: str
@@ -90,7 +90,7 @@ def parse(config: Any, where: str = "model") -> Model:
     """Return a model from its configuration: ``class_name`` and ``config``.
 
     Raises:
-        CorruptError: It is not what a Keras of any age writes.
+        CorruptError: It is not what any Keras version writes.
     """
     try:
         return _model(config, where)

@@ -12,7 +12,8 @@ To add a layer, write its handler into the family it belongs to::
         length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [axis], keepdims=True))
         return op.div(x, length)
 
-and a row into ``fixtures/keras_layers/rows/<family>.py``, which ``make.py`` runs with both Kerases.
+and a row into ``fixtures/keras_layers/rows/<family>.py``, which ``make.py`` runs with both Keras
+versions.
 Weights are ``w["kernel"]``, by the names that files have. An operation of keras.ops is entered with
 ``@operation(OPERATIONS, "Logaddexp")``; what it computes goes to `converter.lower.ops`, with a row
 beside NumPy in ``tests/converter/lower/ops/test_one_meaning.py``, which needs no framework.
@@ -99,7 +100,7 @@ def _operations(*families: str) -> OpTable[Row]:
 
 
 class OpsOfTensorFlow(Mapping[str, Row]):
-    """The rows of TensorFlow's own table, whose door is opened when one is asked for."""
+    """The rows of TensorFlow's own table, which is imported on first use."""
 
     def __getitem__(self, name: str) -> Row:
         row: Row = import_module(f"{__package__}.tensorflow_ops.nodes").row_of_op(name)

@@ -1,6 +1,6 @@
-"""The door to TensorFlow's table: here alone, Keras's front end calls TensorFlow's ops.
+"""Access to TensorFlow's op table: only here, Keras's front end calls TensorFlow's ops.
 
-Operations of TensorFlow stand in models of tf.keras under the names of ops (a TensorFlowOpLayer)
+Operations of TensorFlow appear in models of tf.keras under the names of ops (a TensorFlowOpLayer)
 and of functions (a TFOpLambda, the code of a Lambda). What an op computes, its row in TensorFlow's
 table says; `tensorflow_ops` says which ops a function calls.
 """

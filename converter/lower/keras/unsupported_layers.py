@@ -96,7 +96,7 @@ def report_unsupported(findings: Iterable[Finding]) -> None:
     """Raise all findings as one error, if there are any, with what a trusted module can supply.
 
     Raises:
-        UnsupportedError: There are.
+        UnsupportedError: There is a finding.
     """
     found = list(findings)
     code = ("layer class", "Keras Lambda")
