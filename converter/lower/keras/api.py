@@ -9,11 +9,11 @@
 It is a handler as our own are (`converter.lower.keras.table`): the builder, the layer's weights,
 its tensors by position, then the layer's arguments by name, with their defaults. An argument that
 is not in the signature is unsupported; ``config`` in it takes the whole configuration.
-``w["scale"]`` is a weight under the name that ``convert inspect --weights`` shows after the layer's.
-Weights are known by dtype and shape, without values. For a Lambda, whose code is never run, the name is
-``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function; for
-an activation it is ``"Activation:<its name>"``. A recurrent cell takes a step and its states and
-returns its output, then its new states; ``states=("units",)`` names what they are sized by.
+``w["scale"]`` is a weight under the name that ``convert inspect --weights`` shows after that of the
+layer. Weights are known by dtype and shape, without values. For a Lambda, whose code is never run,
+the name is ``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its
+function; for an activation it is ``"Activation:<its name>"``. A recurrent cell takes a step and its
+states and returns its output, then its new states; ``states=("units",)`` names their sizes.
 `Unsupported` is raised for what the lowering does not do; `Masked` returns a mask with the value.
 """
 
