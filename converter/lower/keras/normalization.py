@@ -10,8 +10,19 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
-from converter.lower.ops.norm import along, by_channel, moments, standardize, unit, wide
-from converter.lower.values import Value, inverse, total
+from converter.lower.ops.norm import (
+    batch_norm,
+    deviation,
+    group_norm,
+    layer_norm,
+    rms_norm,
+    scale_and_shift,
+    standardize,
+    unit,
+    wide,
+)
+from converter.lower.ops.reduce import moments
+from converter.lower.values import Value
 
 
 def _axes(x: Value, axis: int | Sequence[int]) -> list[int]:
@@ -43,22 +54,13 @@ def batch_normalization(
 
     def parameter(role: str) -> Value:
         """Of several axes or with virtual batches, they have the axes of x."""
-        found = op.cast(w.exact(role), single.dtype)
+        found = w.exact(role)
         return op.reshape(found, tuple(x.shape[a] for a in axes)) if found.rank > 1 else found
 
     mean, variance = parameter("moving_mean"), parameter("moving_variance")
     gamma = parameter("gamma") if scale else None
     beta = parameter("beta") if center else None
-    if len(axes) == 1 and x.rank > 1:
-        result = by_channel(op, single, axes[0], gamma, beta, mean, variance, epsilon)
-        if result is not None:
-            return op.cast(result, x.dtype)
-    factor = op.unary("Reciprocal", op.unary("Sqrt", op.add(variance, epsilon)))
-    factor = factor if gamma is None else op.mul(factor, gamma)
-    offset = op.unary("Neg", op.mul(mean, factor))
-    offset = offset if beta is None else op.add(offset, beta)
-    result = op.add(op.mul(single, along(op, x, factor, axes)), along(op, x, offset, axes))
-    return op.cast(result, x.dtype)
+    return op.cast(batch_norm(op, single, axes, mean, variance, gamma, beta, epsilon), x.dtype)
 
 
 def _without_history(
@@ -66,16 +68,15 @@ def _without_history(
 ) -> Value:
     """Standardise by what there is: Keras 1 did so by sample (mode 1), or by batch (mode 2)."""
     if mode == 1:
-        centred, variance = moments(op, x, [-1])
-        spread = op.add(op.unary("Sqrt", op.add(variance, epsilon)), epsilon)
-        result, axes = op.div(centred, spread), [x.rank - 1]
+        mean, variance = moments(op, x, [-1], keepdims=True)
+        spread = op.add(deviation(op, variance, epsilon), epsilon)
+        result, axes = op.div(op.sub(x, mean), spread), [x.rank - 1]
     elif mode == 2:
         result = standardize(op, x, [i for i in range(x.rank) if i != axis], epsilon)
         axes = [axis]
     else:
         raise Unsupported(f"mode {mode}")
-    result = op.mul(result, along(op, x, w["gamma"], axes))
-    return op.add(result, along(op, x, w["beta"], axes))
+    return scale_and_shift(op, result, w["gamma"], w["beta"], axes)
 
 
 @keras_layer("LayerNormalization", mask="pass")
@@ -89,31 +90,14 @@ def layer_normalization(
     single = wide(op, x)
     if rms_scaling:
         # Not the root mean square, whatever the name says: Keras divides by the deviation.
-        _, spread = moments(op, single, axes)
-        result = op.div(single, op.unary("Sqrt", op.add(spread, epsilon)))
-        scale, center = True, False
-    elif axes == [x.rank - 1] and single.dtype != "float64":  # its operator is of float32
-        return op.cast(_layer_norm(op, w, single, epsilon, center, scale), x.dtype)
+        _, variance = moments(op, single, axes, keepdims=True)
+        result = op.div(single, deviation(op, variance, epsilon))
+        result = scale_and_shift(op, result, w.exact("gamma"), None, axes)
     else:
-        result = standardize(op, single, axes, epsilon)
-    if scale:
-        result = op.mul(result, along(op, x, op.cast(w.exact("gamma"), single.dtype), axes))
-    if center:
-        result = op.add(result, along(op, x, op.cast(w.exact("beta"), single.dtype), axes))
+        gamma = w.exact("gamma") if scale else None
+        beta = w.exact("beta") if center else None
+        result = layer_norm(op, single, axes, gamma, beta, epsilon)
     return op.cast(result, x.dtype)
-
-
-def _layer_norm(
-    op: Builder, w: Roles, x: Value, epsilon: float, center: bool, scale: bool
-) -> Value:
-    """Return ONNX's own operator, over the last axis."""
-    size = int(x.shape[-1] or 0)
-    gamma = op.cast(w.exact("gamma"), x.dtype) if scale else op.constant([1.0] * size, x.dtype)
-    beta = op.cast(w.exact("beta"), x.dtype) if center else None
-    return op.emit(
-        "LayerNormalization", x, gamma, beta, dtype=x.dtype, shape=x.shape, axis=-1,
-        epsilon=float(epsilon),
-    )  # fmt: skip
 
 
 @keras_layer("RMSNormalization")
@@ -122,8 +106,7 @@ def rms_normalization(
 ) -> Value:
     """`x / sqrt(mean(x * x) + epsilon) * scale`, over axes."""
     single = wide(op, x)
-    power = op.reduce("ReduceMean", op.mul(single, single), _axes(x, axis), keepdims=True)
-    result = op.div(single, op.unary("Sqrt", op.add(power, epsilon)))
+    result, _ = rms_norm(op, single, _axes(x, axis), epsilon)
     # Keras broadcasts the scale along the last axes, whatever axes it is of.
     return op.cast(op.mul(result, op.cast(w["scale"], single.dtype)), x.dtype)
 
@@ -146,25 +129,11 @@ def group_normalization(
 ) -> Value:  # fmt: skip
     """Normalization over each group of channels and all spatial axes."""
     axis = x.axis(axis)
-    channels = x.shape[axis]
-    if not isinstance(channels, int):
-        raise Unsupported("channels of unknown number")
-    groups = channels if groups == -1 else groups
-    # [N, groups, rest]: channels first, so that a group is one run.
-    order = [0, axis, *(i for i in range(1, x.rank) if i != axis)]
-    first = op.transpose(wide(op, x), order)
-    rest = total(first.shape[2:])
-    size = None if rest is None else rest * (channels // groups)
-    cut = op.reshape(first, (first.shape[0], groups, size))
-    result = standardize(op, cut, [2], epsilon)
-    result = op.transpose(op.emit(
-        "Reshape", result, op.sizes_of(first, first.shape), dtype=first.dtype, shape=first.shape,
-    ), inverse(order))  # fmt: skip
-    if scale:
-        result = op.mul(result, along(op, x, op.cast(w.exact("gamma"), result.dtype), [axis]))
-    if center:
-        result = op.add(result, along(op, x, op.cast(w.exact("beta"), result.dtype), [axis]))
-    return op.cast(result, x.dtype)
+    groups = int(x.shape[axis] or 0) if groups == -1 else groups
+    result = group_norm(op, wide(op, x), axis, groups, epsilon)
+    gamma = w.exact("gamma") if scale else None
+    beta = w.exact("beta") if center else None
+    return op.cast(scale_and_shift(op, result, gamma, beta, [axis]), x.dtype)
 
 
 @keras_layer("SpectralNormalization")

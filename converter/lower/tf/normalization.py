@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.ops.conv import as_given, channels_first
-from converter.lower.ops.norm import along, by_channel, moments, wide
+from converter.lower.ops.norm import batch_norm, scale_and_shift, standardize, wide
+from converter.lower.ops.reduce import moments
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.windows import is_first
@@ -24,14 +25,8 @@ def by_statistics(
     """Return `(x - mean) / sqrt(variance + epsilon) * scale + offset`, per channel."""
     axis = 1 if is_first(data_format) else x.rank - 1
     single = wide(op, x)
-    parameters = [op.cast(v, single.dtype) for v in (scale, offset, mean, variance)]
-    gamma, beta, middle, spread = parameters
-    found = by_channel(op, single, axis, gamma, beta, middle, spread, epsilon)
-    if found is None:
-        factor = op.div(gamma, op.unary("Sqrt", op.add(spread, epsilon)))
-        moved = op.sub(single, along(op, x, middle, [axis]))
-        found = op.add(op.mul(moved, along(op, x, factor, [axis])), along(op, x, beta, [axis]))
-    return op.cast(found, x.dtype)
+    made = batch_norm(op, single, [axis], mean, variance, scale, offset, epsilon)
+    return op.cast(made, x.dtype)
 
 
 def _of_batch(
@@ -41,10 +36,9 @@ def _of_batch(
     axis = 1 if is_first(data_format) else x.rank - 1
     axes = [i for i in range(x.rank) if i != axis]
     single = wide(op, x)
-    mean = op.reduce("ReduceMean", single, axes, keepdims=True)
-    centred, variance = moments(op, single, axes)
-    factor = op.div(along(op, x, scale, [axis]), op.unary("Sqrt", op.add(variance, epsilon)))
-    result = op.add(op.mul(centred, factor), along(op, x, offset, [axis]))
+    mean, variance = moments(op, single, axes, keepdims=True)
+    normalized = standardize(op, single, axes, epsilon)
+    result = scale_and_shift(op, normalized, scale, offset, [axis])
     count = dims.product([x.shape[i] for i in axes])
     if isinstance(count, int):
         unbiased: Value = op.mul(variance, count / max(count - 1, 1))

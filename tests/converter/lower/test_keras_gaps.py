@@ -77,7 +77,7 @@ def test_the_factor_of_lora_is_the_one_that_keras_loads(alpha, is_refused):
     ("kind", "config"),
     [
         ("Softmax", {"axis": 7}),
-        ("GroupNormalization", {"groups": 0}),
+        ("GroupNormalization", {"groups": 1, "epsilon": "odd"}),
         ("Permute", {"dims": 0}),
         ("ELU", {"alpha": "odd"}),
     ],

@@ -19,8 +19,8 @@ from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max
 from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
 from converter.lower.known_values import real
 from converter.lower.ops import activation as activations
+from converter.lower.ops import norm as normalization
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
-from converter.lower.ops.norm import along, standardize
 from converter.lower.ops.pool import pool
 from converter.lower.ops.quantize import fake_quantize
 from converter.lower.table import Variant
@@ -313,12 +313,11 @@ def batch_norm(
 ) -> Value:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
     value = tensor(op, x)
-    axes = [value.axis(axis)]
-    spread = op.unary("Reciprocal", op.unary("Sqrt", op.add(tensor(op, variance), epsilon)))
-    factor = spread if scale is None else op.mul(spread, tensor(op, scale))
-    away = op.unary("Neg", op.mul(tensor(op, mean), factor))
-    away = away if offset is None else op.add(away, tensor(op, offset))
-    return op.add(op.mul(value, along(op, value, factor, axes)), along(op, value, away, axes))
+    gamma, beta = (None if v is None else tensor(op, v) for v in (scale, offset))
+    middle, spread = tensor(op, mean), tensor(op, variance)
+    return normalization.batch_norm(
+        op, value, [value.axis(axis)], middle, spread, gamma, beta, epsilon
+    )
 
 
 @operation(OPERATIONS, "LayerNorm")
@@ -331,16 +330,13 @@ def layer_norm(
     axes = all_axes(value, axis)
     wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
     least = EPSILON if epsilon is None else epsilon
+    scale, offset = (None if v is None else tensor(op, v, wide.dtype) for v in (gamma, beta))
     if rms_scaling:
         spread = variance(op, wide, axis=axes, keepdims=True)
-        result = op.div(wide, op.unary("Sqrt", op.add(spread, least)))
-        beta = None
+        result = op.div(wide, normalization.deviation(op, spread, least))
+        result = normalization.scale_and_shift(op, result, scale, None, axes)
     else:
-        result = standardize(op, wide, axes, least)
-    for parameter, join in ((gamma, op.mul), (beta, op.add)):
-        if parameter is not None:
-            number = along(op, value, tensor(op, parameter, wide.dtype), axes)
-            result = join(result, number)
+        result = normalization.layer_norm(op, wide, axes, scale, offset, least)
     return op.cast(result, value.dtype)
 
 
@@ -352,12 +348,9 @@ def rms_norm(
     value = tensor(op, x)
     axes = all_axes(value, axis)
     wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
-    power = mean(op, op.mul(wide, wide), axis=axes, keepdims=True)
-    least = EPSILON if epsilon is None else epsilon
-    result = op.div(wide, op.unary("Sqrt", op.add(power, least)))
-    if scale is not None:
-        result = op.mul(result, along(op, value, tensor(op, scale, wide.dtype), axes))
-    return op.cast(result, value.dtype)
+    result, _ = normalization.rms_norm(op, wide, axes, EPSILON if epsilon is None else epsilon)
+    gamma = None if scale is None else tensor(op, scale)
+    return op.cast(normalization.scale_and_shift(op, result, gamma, None, axes), value.dtype)
 
 
 @operation(OPERATIONS, "Normalize")
@@ -429,7 +422,7 @@ def fake_quant(
     value = as_float(op, inputs)
     low, high = (tensor(op, n, "float32") for n in (min_vals, max_vals))
     if axis is not None and low.rank:
-        low, high = (along(op, value, n, [value.axis(axis)]) for n in (low, high))
+        low, high = (normalization.along(op, value, n, [value.axis(axis)]) for n in (low, high))
     elif low.rank:
         low, high = (op.reshape(n, ()) for n in (low, high))
     made = fake_quantize(

@@ -1,4 +1,4 @@
-"""Convolution, pooling and normalization beside plain loops in NumPy."""
+"""Convolution and pooling beside plain loops in NumPy."""
 
 from itertools import product
 
@@ -7,7 +7,7 @@ import op_by_hand
 import pytest
 
 from converter.lower.known_values import Numbers
-from converter.lower.ops import conv, norm, pool
+from converter.lower.ops import conv, pool
 
 RNG = np.random.default_rng(0)
 TOLERANCE = {"float16": 5e-3, "float32": 1e-5, "float64": 1e-12}
@@ -138,43 +138,6 @@ def test_adaptive_pooling(size, count):
             np.stack([x[:, a:b].argmax(1) + a for a, b in edges], 1),
         ], x,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("axes", [[1], [2, 3], [1, 2, 3], [-1]])
-def test_normalization(axes, dtype):
-    x = RNG.normal(3, 2, (2, 4, 3, 5)).astype(dtype)
-    over = tuple(axes)
-    op_by_hand.check(
-        lambda op, x: norm.standardize(op, x, axes, 1e-3),
-        lambda x: (x - x.mean(over, keepdims=True)) / np.sqrt(x.var(over, keepdims=True) + 1e-3),
-        x,
-    )  # fmt: skip
-    op_by_hand.check(
-        lambda op, x: norm.unit(op, x, axes, 1e-12),
-        lambda x: x / np.sqrt((x * x).sum(over, keepdims=True)), x,
-    )  # fmt: skip
-    zeros = np.zeros_like(x)
-    op_by_hand.check(lambda op, x: norm.unit(op, x, axes, 1e-12), lambda x: x, zeros)
-
-
-@pytest.mark.parametrize("axis", [1, 3])
-def test_batch_normalization_of_channels(axis):
-    x = RNG.normal(size=(2, 4, 3, 5)).astype("float32")
-    count = x.shape[axis]
-    gamma, beta, mean = RNG.normal(size=(3, count)).astype("float32")
-    variance = RNG.uniform(0.5, 2, count).astype("float32")
-    shape = [count if i == axis else 1 for i in range(4)]
-
-    def function(op, x):
-        given = [op.constant(p) for p in (gamma, beta, mean, variance)]
-        return op.plain(norm.by_channel(op, x, axis, *given, 1e-3))
-
-    def reference(x):
-        g, b, m, v = (p.astype("float64").reshape(shape) for p in (gamma, beta, mean, variance))
-        return (x - m) / np.sqrt(v + 1e-3) * g + b
-
-    op_by_hand.check(function, reference, x)
 
 
 def spread(x, weight, bias, strides, dilations, before, after, more, groups):
