@@ -4,13 +4,15 @@ Kernels are ``[*spatial, in / groups, out]``; those of ONNX are ``[out, in / gro
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from converter.lower import dims
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim, Shape
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+
+Padding: TypeAlias = tuple[list[int], list[int]]  # before and after each spatial axis
 
 
 def numbers(value: Any, rank: int) -> list[int]:
@@ -37,7 +39,7 @@ def as_given(op: Builder, x: Value, data_format: str | None) -> Value:
 
 def same_padding(
     sizes: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[list[int], list[int]] | None:
+) -> Padding | None:
     """Return TensorFlow's SAME padding before and after each axis; None if it is not static.
 
     Spec: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
@@ -58,7 +60,7 @@ def same_padding(
 
 def convolve(
     op: Builder, x: Value, kernel: Value, bias: Value | None, *,
-    strides: Any, padding: "str | tuple[list[int], list[int]]", data_format: str | None,
+    strides: Any, padding: str | Padding, data_format: str | None,
     dilations: Any, groups: int = 1,
 ) -> Value:  # fmt: skip
     """Cross-correlate an image with a kernel of [*spatial, in / groups, out].
@@ -71,46 +73,77 @@ def convolve(
     image = channels_first(op, x, data_format)
     sizes = [n if isinstance(n, int) else 0 for n in kernel.shape[:rank]]
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])
-    attributes: dict[str, Attribute] = {"strides": steps, "dilations": spread, "group": groups}
-    is_known = all(sizes)
-    if is_known:
-        attributes["kernel_shape"] = sizes
-    elif padding in ("causal", "half") or (padding == "same" and any(d > 1 for d in spread)):
-        raise Unsupported("a kernel whose size depends on the inputs, with this padding")
     spatial = image.shape[2:]
-    if isinstance(padding, tuple):
-        attributes["pads"] = [*padding[0], *padding[1]]
-        around = [a + b for a, b in zip(*padding, strict=True)]
+    counts = [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]  # of SAME padding
+    out, pads = counts, _resolve_padding(padding, spatial, sizes, steps, spread)
+    if pads is not None:
+        around = [a + b for a, b in zip(*pads, strict=True)]
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, around, strict=True)]
-    elif padding == "causal":
-        # Padding before the axis only; Keras supports it for one spatial axis.
-        left = [(k - 1) * d for k, d in zip(sizes, spread, strict=True)]
-        attributes["pads"] = [*left, *[0] * rank]
-        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, left, strict=True)]
-    elif padding == "same":
-        pads = same_padding(spatial, sizes, steps, spread) if is_known else None
-        if pads is None:
-            attributes["auto_pad"] = "SAME_UPPER"
-        else:
-            attributes["pads"] = [*pads[0], *pads[1]]
-        out = [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]
-    elif padding == "valid":
-        none = [0] * rank
-        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, none, strict=True)]
-    elif padding == "half":
-        half = [((k - 1) * d + 1) // 2 for k, d in zip(sizes, spread, strict=True)]
-        attributes["pads"] = [*half, *half]
-        pads_of = [2 * n for n in half]
-        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, pads_of, strict=True)]
-    else:
-        raise Unsupported(f"padding {padding!r}")
-    shape = (image.shape[0], kernel.shape[-1], *out)
-    result = op.emit("Conv", image, weight, bias, dtype=x.dtype, shape=shape, **attributes)
+    result = emit_conv(
+        op, image, weight, bias, (image.shape[0], kernel.shape[-1], *out), strides=steps,
+        dilations=spread, padding=pads, groups=groups,
+    )  # fmt: skip
     if padding == "half":
-        result = _first_windows(
-            op, result, [_divide_up(n, s) for n, s in zip(spatial, steps, strict=True)]
-        )
+        result = _first_windows(op, result, counts)
     return as_given(op, result, data_format)
+
+
+def _resolve_padding(
+    padding: str | Padding, spatial: Sequence[Dim], kernel: Sequence[int],
+    strides: Sequence[int], dilations: Sequence[int],
+) -> Padding | None:  # fmt: skip
+    """Return the amounts that a mode stands for; None for SAME padding that is not static."""
+    none = [0] * len(kernel)
+    if isinstance(padding, tuple):
+        return padding
+    if padding == "valid":
+        return none, none
+    if padding not in ("same", "causal", "half"):
+        raise Unsupported(f"padding {padding!r}")
+    is_dilated = any(d > 1 for d in dilations)
+    if not all(kernel) and (padding != "same" or is_dilated):
+        raise Unsupported("a kernel whose size depends on the inputs, with this padding")
+    if padding == "same":
+        return same_padding(spatial, kernel, strides, dilations) if all(kernel) else None
+    reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    if padding == "causal":  # before the axis only; Keras supports it for one spatial axis
+        return reach, none
+    half = [(n + 1) // 2 for n in reach]
+    return half, half
+
+
+def emit_conv(
+    op: Builder, image: Value, weight: Value, bias: Value | None, shape: Shape, *,
+    strides: Sequence[int], dilations: Sequence[int], padding: Padding | None, groups: int = 1,
+) -> Value:  # fmt: skip
+    """Return ONNX's convolution of images [N, C, *spatial].
+
+    Args:
+        op: Builder.
+        image: The images.
+        weight: [M, C / groups, *kernel].
+        bias: [M].
+        shape: Shape of the result.
+        strides: Stride of each spatial axis.
+        dilations: Dilation of each spatial axis.
+        padding: Padding before and after each spatial axis; None for SAME padding.
+        groups: Number of groups.
+    """
+    attributes: dict[str, Attribute] = {
+        "strides": list(strides), "dilations": list(dilations), "group": groups,
+        **_kernel_shape(weight),
+    }  # fmt: skip
+    if padding is None:
+        attributes["auto_pad"] = "SAME_UPPER"
+    elif any(padding[0]) or any(padding[1]):
+        attributes["pads"] = [*padding[0], *padding[1]]
+    return op.emit("Conv", image, weight, bias, dtype=image.dtype, shape=shape, **attributes)
+
+
+def _kernel_shape(weight: Value) -> dict[str, Attribute]:
+    """Return the sizes of a kernel as an attribute; none where they depend on the inputs."""
+    sizes = [n for n in weight.shape[2:] if isinstance(n, int)]
+    return {"kernel_shape": sizes} if len(sizes) == weight.rank - 2 else {}
 
 
 def emit_conv_transpose(
@@ -139,13 +172,10 @@ def emit_conv_transpose(
         beyond = [max(e - p, 0) for p, e in zip(after, more, strict=True)]
         after = [max(p - e, 0) for p, e in zip(after, more, strict=True)]
         more = [0] * len(strides)
-    kernel = weight.shape[2:]
     attributes: dict[str, Attribute] = {
         "strides": list(strides), "dilations": list(dilations), "pads": [*before, *after],
-        "output_padding": more, "group": groups,
+        "output_padding": more, "group": groups, **_kernel_shape(weight),
     }  # fmt: skip
-    if all(isinstance(n, int) for n in kernel):
-        attributes["kernel_shape"] = [int(str(n)) for n in kernel]
     if not any(beyond):
         return op.emit(
             "ConvTranspose", image, weight, bias, dtype=image.dtype, shape=shape, **attributes

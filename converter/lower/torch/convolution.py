@@ -6,16 +6,14 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#convolution-function
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.graph import Attribute, Dim
-from converter.lower.ops.conv import emit_conv_transpose
+from converter.lower.graph import Dim
+from converter.lower.ops.conv import Padding, emit_conv, emit_conv_transpose
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Ints, numbers
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-
-Around = Sequence[int]  # before each spatial axis, then after each
 
 
 def windows(
@@ -45,7 +43,7 @@ def effective_size(size: Dim, dilation: int) -> Dim:
 
 def convolve(
     op: Context, x: Value, weight: Value, bias: Value | None, *,
-    stride: Ints, padding: "Ints | Around | str", dilation: Ints, groups: int, rank: int,
+    stride: Ints, padding: Ints | str, dilation: Ints, groups: int, rank: int,
 ) -> Value:  # fmt: skip
     """Cross-correlate images [N, C, *spatial], or one of them, with a kernel [M, C / groups, ...].
 
@@ -63,40 +61,33 @@ def convolve(
     kernel = weight.shape[2:]
     if not isinstance(groups, int):
         raise Unsupported("as many groups as the inputs say")
-    pads = _pads(padding, kernel, spread, steps, rank)
+    before, after = _pads(padding, kernel, spread, steps, rank)
     spatial = [
-        windows(op, n, k, s, d, pads[i] + pads[i + rank])
-        for i, (n, k, s, d) in enumerate(zip(x.shape[2:], kernel, steps, spread, strict=True))
+        windows(op, n, k, s, d, a + b)
+        for n, k, s, d, a, b in zip(x.shape[2:], kernel, steps, spread, before, after, strict=True)
     ]
-    attributes: dict[str, Attribute] = {
-        "strides": steps, "dilations": spread, "pads": pads, "group": groups, **_shape_of(kernel),
-    }  # fmt: skip
-    shape = (x.shape[0], weight.shape[0], *spatial)
-    inputs = [op.outer(x), op.outer(weight), bias]
-    return op.node("Conv", inputs, [(x.dtype, shape)], attributes=attributes)[0]
-
-
-def _shape_of(kernel: Sequence[Dim]) -> dict[str, Attribute]:
-    """Return a kernel's shape as an attribute; none where it depends on the inputs."""
-    known = [n for n in kernel if isinstance(n, int)]
-    return {"kernel_shape": known} if len(known) == len(kernel) else {}
+    return emit_conv(
+        op, x, weight, bias, (x.shape[0], weight.shape[0], *spatial), strides=steps,
+        dilations=spread, padding=(before, after), groups=groups,
+    )  # fmt: skip
 
 
 def _pads(
-    padding: "Ints | Around | str", kernel: Sequence[Dim], spread: Sequence[int],
+    padding: Ints | str, kernel: Sequence[Dim], spread: Sequence[int],
     steps: Sequence[int], rank: int,
-) -> list[int]:  # fmt: skip
+) -> Padding:  # fmt: skip
     if isinstance(padding, str):
         if padding == "valid":
-            return [0] * (2 * rank)
+            return [0] * rank, [0] * rank
         if padding != "same" or any(s != 1 for s in steps):
             raise Unsupported(f"padding = {padding!r}")
         known = [k for k in kernel if isinstance(k, int)]
         if len(known) < rank:
             raise Unsupported("padding = 'same' with a kernel whose size depends on the inputs")
         whole = [(k - 1) * d for k, d in zip(known, spread, strict=True)]
-        return [n // 2 for n in whole] + [n - n // 2 for n in whole]
-    return numbers(padding, rank, "padding") * 2
+        return [n // 2 for n in whole], [n - n // 2 for n in whole]
+    around = numbers(padding, rank, "padding")
+    return around, around
 
 
 def convolve_transposed(
@@ -212,7 +203,7 @@ def convolution(
     del benchmark, deterministic, cudnn_enabled, allow_tf32  # how, not what
     rank = weight.rank - 2
     if transposed:
-        return _spread(
+        return convolve_transposed(
             op, input, weight, bias, stride=stride, padding=padding,
             output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
         )  # fmt: skip
@@ -220,6 +211,3 @@ def convolution(
         op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
         rank=rank,
     )  # fmt: skip
-
-
-_spread = convolve_transposed

@@ -1,4 +1,4 @@
-"""Normalisations: by statistics that were learnt, and by those of the input itself.
+"""Normalization: by statistics that were learnt, and by those of the input itself.
 
 Spec: https://docs.pytorch.org/docs/2.13/nn.html#normalization-layers
 """
@@ -22,9 +22,9 @@ def normalize_batch(
 ) -> Value:  # fmt: skip
     """Return a batch normalization by known statistics, of [N, C, ...]."""
     if mean is None or variance is None:
-        raise Unsupported("a batch normalisation without statistics")
+        raise Unsupported("a batch normalization without statistics")
     if x.rank < 2:
-        raise Unsupported(f"a batch normalisation of {x.rank} axes")
+        raise Unsupported(f"a batch normalization of {x.rank} axes")
     wide = op.cast(x, mean.dtype)
     made = norm.batch_norm(op, wide, [1], mean, variance, weight, bias, eps)
     return op.cast(made, x.dtype)
