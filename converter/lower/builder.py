@@ -215,9 +215,9 @@ class Builder(NodeBuilder):
 
     def pad(
         self, x: Value, before: Sequence[int], after: Sequence[int], *, mode: str = "constant",
-        value: float | None = None,
+        value: float | Value | None = None,
     ) -> Value:  # fmt: skip
-        """Pad x before and after each axis."""
+        """Pad x before and after each axis; the constant is zero by default."""
         if not any(before) and not any(after):
             return x
         shape = tuple(
@@ -225,7 +225,7 @@ class Builder(NodeBuilder):
             for n, b, a in zip(x.shape, before, after, strict=True)
         )
         pads = [before[i] for i in x.stored] + [after[i] for i in x.stored]
-        fill = None if value is None else self.constant(value, x.dtype)
+        fill = self.constant(value, x.dtype) if isinstance(value, int | float) else value
         inputs = [x, self.constant(pads, "int64"), fill]
         return self.node(
             "Pad", inputs, [(x.dtype, shape)], attributes={"mode": mode}, stored=x.stored

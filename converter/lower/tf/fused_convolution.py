@@ -76,7 +76,7 @@ def fused_pad_conv2d(
         raise Unsupported("several images, of which TensorFlow's kernel gets only the first right")
     pairs = op.ints(paddings, "paddings")
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))
-    image = pad_ends(op, input, widths, mode)
+    image = pad_ends(op, input, widths, mode.lower())
     windows = windows_of(filter, strides, padding, (), "NHWC", ())
     return convolve_windows(op, image, filter, windows, "NHWC")
 

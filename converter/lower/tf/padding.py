@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from converter.lower import dims
-from converter.lower.builder import END
 from converter.lower.graph import Shape
+from converter.lower.ops.pad import pad_ends
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, concatenate
 from converter.lower.tf.context import Context
@@ -34,12 +34,7 @@ def pad_constant(op: Context, x: Value, paddings: Value, number: Value | None) -
         return _of_texts(op, x, paddings, blank(op, "string") if number is None else number)
     fill = None if number is None else op.cast(number, x.dtype)
     if known is not None:
-        pads = [int(known[i][side]) for side in (0, 1) for i in x.stored]
-        vector = op.constant(pads, "int64")
-        return op.node(
-            "Pad", [x, vector, fill], [(x.dtype, shape)], attributes={"mode": "constant"},
-            stored=x.stored,
-        )[0]  # fmt: skip
+        return replace(pad_ends(op, x, known.tolist(), "constant", fill), shape=shape)
     vector = _vector(op, paddings)
     return op.emit("Pad", x, vector, fill, dtype=x.dtype, shape=shape, mode="constant")
 
@@ -80,25 +75,12 @@ def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> V
     if mode not in ("REFLECT", "SYMMETRIC"):
         raise Unsupported(f"padding mode {mode}")
     shape = _shape(op, input, paddings)
+    if known is not None:
+        return replace(pad_ends(op, input, known.tolist(), mode.lower()), shape=shape)
     made = input
     for axis in range(input.rank):
-        if known is None:
-            made = _mirror_computed(op, made, paddings, axis, symmetric=mode == "SYMMETRIC")
-        elif known[axis].any():
-            low, high = (int(n) for n in known[axis])
-            made = _mirror(op, made, axis, low, high, int(mode == "REFLECT"))
+        made = _mirror_computed(op, made, paddings, axis, symmetric=mode == "SYMMETRIC")
     return replace(made, shape=shape)
-
-
-def _mirror(op: Context, x: Value, axis: int, low: int, high: int, skipped: int) -> Value:
-    """Return a value mirrored at both ends of an axis, by slices, which support any dtype."""
-    parts = [x]
-    if low:
-        stop = 0 if skipped else -END
-        parts.insert(0, op.slice(x, [axis], [low - 1 + skipped], [stop], [-1]))
-    if high:
-        parts.append(op.slice(x, [axis], [-1 - skipped], [-1 - skipped - high], [-1]))
-    return concatenate(op, parts, axis)
 
 
 def _mirror_computed(

@@ -3,9 +3,8 @@
 torch names both ends of the last axis first. A negative number takes away.
 """
 
-from collections.abc import Sequence
-
 from converter.lower import dims
+from converter.lower.ops.pad import pad_ends
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Ints, Scalar
@@ -13,20 +12,20 @@ from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
-MODES = {"reflect": "reflect", "replicate": "edge"}
+MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _ends(x: Value, pad: Ints) -> tuple[list[int], list[int]]:
+def _ends(x: Value, pad: Ints) -> list[tuple[int, int]]:
     """Return padding before and after each axis."""
-    before, behind = [0] * x.rank, [0] * x.rank
+    widths = [(0, 0)] * x.rank
     if len(pad) % 2 or len(pad) // 2 > x.rank:
         raise Unsupported(f"padding of {len(pad)} numbers")
     for i in range(len(pad) // 2):
-        one, other = pad[2 * i], pad[2 * i + 1]
-        if not isinstance(one, int) or not isinstance(other, int):
+        low, high = pad[2 * i], pad[2 * i + 1]
+        if not isinstance(low, int) or not isinstance(high, int):
             raise Unsupported("padding that depends on the inputs' shapes")
-        before[-1 - i], behind[-1 - i] = one, other
-    return before, behind
+        widths[-1 - i] = (low, high)
+    return widths
 
 
 def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> Value:
@@ -38,37 +37,22 @@ def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -
     x = op.named(x)
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
         return _pad_symbolic(op, x, pad, value or 0.0)
-    if mode in MODES and any(isinstance(n, int) and n < 0 for n in pad):
+    if mode not in MODES:
+        raise Unsupported(f"mode = {mode!r}")
+    if mode in ("reflect", "replicate") and any(isinstance(n, int) and n < 0 for n in pad):
         # The edge is that of the whole tensor: cropping comes last.
         whole = pad_axes(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
         return pad_axes(
             op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value
         )
-    before, behind = _ends(x, pad)
-    for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
-        if one < 0 or other < 0:
+    widths = _ends(x, pad)
+    for axis, (low, high) in enumerate(widths):
+        if low < 0 or high < 0:
             n = x.shape[axis]
-            x = op.cut(x, axis, max(-one, 0), dims.sub(n, max(-other, 0)))
-    more = ([max(n, 0) for n in before], [max(n, 0) for n in behind])
-    shape = tuple(dims.add(n, a + b) for n, a, b in zip(x.shape, *more, strict=True))
-    if mode == "circular":
-        return _around(op, x, *more)
-    if mode == "constant":
-        fill = op.constant(value or 0, x.dtype)
-        return op.shaped(_emit_pad(op, x, more, "constant", fill), shape)
-    if mode not in MODES:
-        raise Unsupported(f"mode = {mode!r}")
-    return op.shaped(_emit_pad(op, x, more, MODES[mode], None), shape)
-
-
-def _emit_pad(
-    op: Context, x: Value, more: Sequence[Sequence[int]], mode: str, fill: Value | None
-) -> Value:
-    if not any(more[0]) and not any(more[1]):
-        return x
-    pads = op.constant([*more[0], *more[1]], "int64")
-    outputs = [(x.dtype, x.shape)]
-    return op.node("Pad", [op.outer(x), pads, fill], outputs, attributes={"mode": mode})[0]
+            x = op.cut(x, axis, max(-low, 0), dims.sub(n, max(-high, 0)))
+    more = [(max(low, 0), max(high, 0)) for low, high in widths]
+    shape = tuple(dims.add(n, low + high) for n, (low, high) in zip(x.shape, more, strict=True))
+    return op.shaped(pad_ends(op, x, more, MODES[mode], value), shape)
 
 
 def _pad_symbolic(op: Context, x: Value, pad: Ints, value: float) -> Value:
@@ -82,21 +66,6 @@ def _pad_symbolic(op: Context, x: Value, pad: Ints, value: float) -> Value:
     shape = tuple(dims.add(n, dims.add(a, b)) for n, a, b in zip(x.shape, *ends, strict=True))
     inputs = [op.outer(x), op.vector([*ends[0], *ends[1]]), op.constant(value, x.dtype)]
     return op.node("Pad", inputs, [(x.dtype, shape)], attributes={"mode": "constant"})[0]
-
-
-def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int]) -> Value:
-    """Return a tensor padded circularly: its end before it, its start after it."""
-    for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
-        n = x.shape[axis]
-        parts = [x]
-        if one:
-            parts.insert(0, op.cut(x, axis, dims.sub(n, one), n))
-        if other:
-            parts.append(op.cut(x, axis, 0, other))
-        if len(parts) > 1:
-            shape = (*x.shape[:axis], dims.add(n, one + other), *x.shape[axis + 1 :])
-            x = op.shaped(op.concat(parts, axis), shape)
-    return x
 
 
 @aten("constant_pad_nd")

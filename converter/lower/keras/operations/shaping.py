@@ -303,7 +303,7 @@ def pad(
 ) -> Value:
     """The tensor padded by a number or by reflection."""
     value = tensor(op, x)
-    return pad_ends(op, value, pairs(pad_width, value.rank), mode, constant_values)
+    return pad_ends(op, value, pairs(pad_width, value.rank), mode.lower(), constant_values)
 
 
 def pairs(pad_width: Any, rank: int) -> list[tuple[int, int]]:

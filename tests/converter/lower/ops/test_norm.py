@@ -77,8 +77,9 @@ def test_batch_normalization_of_statistics_that_are_nan_infinite_or_zero():
     x = np.asarray([[1, np.inf, np.nan, 2, 3]], "float32")
     mean = np.asarray([0, 0, 0, np.nan, 1], "float32")
     variance = np.asarray([np.inf, 1, 1, 1, 0], "float32")
+    given = [mean, variance, None, None]
     op_by_hand.check(
-        lambda op, x: norm.batch_norm(op, x, [1], *constants(op, [mean, variance, None, None]), 1e-4),
+        lambda op, x: norm.batch_norm(op, x, [1], *constants(op, given), 1e-4),
         lambda x: np.asarray([[0, np.inf, np.nan, np.nan, 200]]), x,
     )  # fmt: skip
 
