@@ -5,7 +5,7 @@ narrower types.
 """
 
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute
+from converter.lower.graph import Attribute, Dim
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
@@ -52,6 +52,36 @@ def scatter_elements(
     given = op.cast(x, wide), indices, op.cast(updates, wide)
     made = op.emit("ScatterElements", *given, dtype=wide, shape=x.shape, axis=x.axis(axis), **how)
     return op.cast(made, x.dtype)
+
+
+def add_by_index(
+    op: Builder, indices: Value, length: Value, weights: Value | None, dtype: str, *,
+    is_binary: bool = False, dim: Dim = None,
+) -> Value:  # fmt: skip
+    """Count each index along the last axis, or sum its weights, as numpy.bincount does.
+
+    Args:
+        op: Builder.
+        indices: [..., n], none negative; those at or beyond the length are left out.
+        length: Length of the last axis of the result: a vector of one element (int64).
+        weights: Weights, of the shape of the indices; each is one by default.
+        dtype: Dtype of the result.
+        is_binary: Whether an index that occurs counts one, however often it does.
+        dim: The length as a dimension, where it is known.
+    """
+    indices = op.elementwise("Min", op.cast(indices, "int64"), length)
+    rows = [op.size(indices, i) for i in range(indices.rank - 1)]
+    sizes = op.concat([*rows, op.add(length, 1)], 0)
+    shape = (*indices.shape[:-1], None)
+    zeros = op.emit("Expand", op.constant(0, dtype), sizes, dtype=dtype, shape=shape)
+    if weights is None:
+        each = op.emit("Shape", indices, dtype="int64", shape=(indices.rank,))
+        one = op.constant(1, dtype)
+        weights = op.emit("Expand", one, each, dtype=dtype, shape=indices.shape)
+    reduction = "none" if is_binary else "add"
+    made = scatter_elements(op, zeros, -1, indices, op.cast(weights, dtype), reduction)
+    start, last = op.constant([0], "int64"), op.constant([-1], "int64")
+    return op.emit("Slice", made, start, length, last, dtype=dtype, shape=(*shape[:-1], dim))
 
 
 def _accumulate_as(x: Value, reduction: str) -> tuple[str, dict[str, Attribute]]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from math import inf, nan
+from typing import NamedTuple
 
+from converter.lower import dims
 from converter.lower.builder import Builder
-from converter.lower.graph import Dim, Shape
+from converter.lower.graph import Attribute, Dim, Shape
 from converter.lower.known_values import Numbers, size, whole
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -157,27 +159,44 @@ UNIQUE = {
 }  # fmt: skip
 
 
+class Unique(NamedTuple):
+    """The unique elements of a tensor, or its unique slices along an axis.
+
+    Attributes:
+        values: The unique elements or slices.
+        first: Index of the first occurrence of each, in the flattened tensor or along the axis.
+        inverse: Index among the unique ones of each element of the flattened tensor, or slice.
+        counts: Number of occurrences of each. All indices and counts are int64 vectors.
+    """
+
+    values: Value
+    first: Value
+    inverse: Value
+    counts: Value
+
+
 def find_unique(
     op: Builder, x: Value, axis: int | None = None, *, in_order: bool = False
-) -> tuple[Value, Value, Value]:
-    """Return the unique elements of a vector, or the unique slices along an axis.
-
-    Also return the index of each element among the unique ones, and the number of occurrences of
-    each unique element (both int64).
+) -> Unique:
+    """Find the unique elements of a tensor, or its unique slices along an axis.
 
     Args:
         op: Builder.
-        x: Vector; tensor of any rank if an axis is given.
+        x: Tensor of rank 1 or more.
         axis: Axis of the slices.
         in_order: Whether results are in ascending order, else in order of first occurrence.
     """
     dtype = UNIQUE.get(x.dtype, x.dtype)
-    place = 0 if axis is None else x.axis(axis)
-    shape = (*x.shape[:place], None, *x.shape[place + 1 :])
-    counts: tuple[str, Shape] = ("int64", (None,))
-    found, _, which, many = op.node(
+    counted: tuple[str, Shape] = ("int64", (None,))
+    shape: Shape = (None,)
+    attributes: dict[str, Attribute] = {"sorted": int(in_order)}
+    length = dims.product(x.shape)
+    if axis is not None:
+        attributes["axis"] = place = x.axis(axis)
+        shape = (*x.shape[:place], None, *x.shape[place + 1 :])
+        length = x.shape[place]
+    found, *places = op.node(
         "Unique", [op.plain(op.cast(x, dtype))],
-        [(dtype, shape), counts, ("int64", (x.shape[place],)), counts],
-        attributes={"sorted": int(in_order)} | ({} if axis is None else {"axis": place}),
+        [(dtype, shape), counted, ("int64", (length,)), counted], attributes=attributes,
     )  # fmt: skip
-    return op.cast(found, x.dtype), which, many
+    return Unique(op.cast(found, x.dtype), *places)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.ops import elementwise, special
+from converter.lower.ops.sort import find_unique
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTIZED, Node
@@ -330,10 +331,7 @@ def same(op: Context, x: Value, y: Value) -> Value:
             return op.cast(found, "bool")
     flat = [op.emit("Reshape", v, op.constant([-1], "int64"), dtype="string", shape=(None,))
             for v in (x, y)]  # fmt: skip
-    *_, numbers, _ = op.node(
-        "Unique", [op.concat(flat, 0)],
-        [("string", (None,)), ("int64", (None,)), ("int64", (None,)), ("int64", (None,))],
-    )  # fmt: skip
+    numbers = find_unique(op, op.concat(flat, 0)).inverse
     count = op.emit("Size", x, dtype="int64", shape=())
     middle, end = op.unsqueeze(count, [0]), op.constant([1 << 62], "int64")
     start, axis = op.constant([0], "int64"), op.constant([0], "int64")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.graph import Dim
+from converter.lower.ops.scatter import add_by_index
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
@@ -103,32 +104,14 @@ def dense_bincount(
 
 
 def _counts(op: Context, x: Value, size: Value, weights: Value, *, is_binary: bool) -> Value:
-    """Count along the last axis; too large values are counted in an extra bin, which is dropped."""
-    (count,) = op.dims(size)
-    length = op.cast(op.unsqueeze(size, [0]) if size.rank == 0 else size, "int64")
-    one = op.constant([1], "int64")
-    beyond = op.squeeze(length, [0])
-    places = op.elementwise("Min", op.cast(x, "int64"), beyond)
-    kind = "int64" if weights.dtype in ("int32", "int64") else weights.dtype
-    has_weights = _has_weights(weights)
-    if has_weights and not is_binary:
-        parts = op.cast(weights, kind)
-        parts = op.reshape(parts, (None,)) if x.rank == 1 else parts
-    else:
-        shape = op.emit("Shape", x, dtype="int64", shape=(x.rank,))
-        parts = op.emit("Expand", op.constant([1], kind), shape, dtype=kind, shape=x.shape)
-    sizes_ = op.add(length, one)
-    if x.rank == 2:
-        sizes_ = op.concat([op.size(x, 0), sizes_], 0)
-    rows = x.shape[:-1]
-    zeros = op.emit("Expand", op.constant([0], kind), sizes_, dtype=kind, shape=(*rows, None))
-    how = {} if is_binary else {"reduction": "add"}
-    made = op.emit("ScatterElements", zeros, places, parts, dtype=kind, shape=zeros.shape,
-                   axis=x.rank - 1, **how)  # fmt: skip
-    start, axis = op.constant([0], "int64"), op.constant([x.rank - 1], "int64")
-    shape_ = (*rows, count)
-    return op.cast(op.emit("Slice", made, start, length, axis, dtype=kind, shape=shape_),
-                   weights.dtype)  # fmt: skip
+    """Count along the last axis, or sum weights; values of `size` and more are left out."""
+    length = op.cast(op.reshape(size, (1,)), "int64")
+    given = weights if _has_weights(weights) and not is_binary else None
+    if given is not None and x.rank == 1:
+        given = op.reshape(given, (None,))
+    kind = "int64" if weights.dtype == "int32" else weights.dtype
+    made = add_by_index(op, x, length, given, kind, is_binary=is_binary, dim=op.dims(size)[0])
+    return op.cast(made, weights.dtype)
 
 
 def _has_weights(weights: Value) -> bool:

@@ -7,7 +7,7 @@ TensorFlow's: an op sorts them only if TensorFlow's kernel does.
 from collections.abc import Sequence
 
 from converter.lower.builder import END
-from converter.lower.graph import Dim
+from converter.lower.ops.sort import find_unique
 from converter.lower.table import Variant
 from converter.lower.tf import contents, coordinates, extents, segments
 from converter.lower.tf.arrays import concatenate
@@ -308,13 +308,7 @@ def _union(
 ) -> tuple[Value, list[Value], Extent]:
     """Return the sorted union of indices, the positions of each tensor's in it, and its size."""
     keys = [flatten_indices(op, i, sides) for i in indices]
-    shape: tuple[Dim, ...] = (None,)
-    whole = concatenate(op, keys, 0)
-    found, _, which, _ = op.node(
-        "Unique", [op.plain(whole)],
-        [("int64", shape), ("int64", shape), ("int64", whole.shape), ("int64", shape)],
-        attributes={"sorted": 1},
-    )  # fmt: skip
+    found, _, which, _ = find_unique(op, concatenate(op, keys, 0), in_order=True)
     axis = op.constant([0], "int64")
     begin, parts = op.constant([0], "int64"), []
     for key in keys:

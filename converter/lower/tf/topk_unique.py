@@ -79,8 +79,9 @@ def bound(op: Context, sorted_inputs: Value, values: Value, /, *, upper: bool, n
 
 def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> list[Value]:
     kind = node.attribute("out_idx", "int32")
-    found, which, many = sort.find_unique(op, x, axis)
-    return [found, op.cast(which, kind), op.cast(many, kind)][:count]
+    found = sort.find_unique(op, x, axis)
+    places = [op.cast(v, kind) for v in (found.inverse, found.counts)]
+    return [found.values, *places][:count]
 
 
 def _axis(op: Context, x: Value, axis: Value) -> int | None:
@@ -132,8 +133,9 @@ def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
 
 def member(op: Context, x: Value, y: Value) -> Value:
     """Return the mask of elements of `x` that are in `y`, of any dtype."""
-    found, which, _ = sort.find_unique(op, op.concat([y, x], 0))
-    marks = extents.fill(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
+    found = sort.find_unique(op, op.concat([y, x], 0))
+    which = found.inverse
+    marks = extents.fill(op, op.constant(0, "int32"), [extents.of(op, found.values, 0)])
     cut = op.size(y, 0)
     axis, zero, end = (op.constant([n], "int64") for n in (0, 0, 1 << 31))
     theirs = op.emit("Slice", which, zero, cut, axis, dtype="int64", shape=y.shape)

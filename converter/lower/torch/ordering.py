@@ -11,7 +11,7 @@ from converter.lower.ops import sort as ordered
 from converter.lower.ops.cumulative import accumulate, cumulative_sum
 from converter.lower.ops.elementwise import logaddexp
 from converter.lower.ops.reduce import index_of_extreme, some
-from converter.lower.ops.scatter import scatter_elements
+from converter.lower.ops.scatter import add_by_index, scatter_elements
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
@@ -375,16 +375,10 @@ def unique_consecutive(
 @aten("bincount")
 def bincount(op: Context, self: Value, weights: Value | None = None, minlength: int = 0) -> Value:
     """How often each integer occurs."""
-    most = op.node("ReduceMax", [op.cast(self, "int64"), op.constant([0], "int64")],
-                   [("int64", (1,))], attributes={"keepdims": 1})[0]  # fmt: skip
+    most = op.reduce("ReduceMax", op.cast(self, "int64"), [0], keepdims=True)
     length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
     dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"
-    zero = op.constant([0], dtype)
-    zeros = op.emit("Expand", zero, length, dtype=dtype, shape=(None,))
-    given = op.emit("Expand", op.constant([1], dtype), op.size(self, 0), dtype=dtype,
-                    shape=self.shape) if weights is None else op.cast(weights, dtype)  # fmt: skip
-    made = scatter_elements(op, zeros, 0, op.cast(self, "int64"), given, "add")
-    return op.named(made)
+    return op.named(add_by_index(op, self, length, weights, dtype))
 
 
 @aten("unique_dim")
@@ -395,8 +389,8 @@ def unique_dim(
     """Distinct slices along an axis, which of them each slice is, and how often they occur."""
     del sorted, return_inverse, return_counts
     x = op.named(self)
-    found, which, many = ordered.find_unique(op, x, x.axis(dim), in_order=True)
-    return [op.named(found), op.named(which), many]
+    found = ordered.find_unique(op, x, x.axis(dim), in_order=True)
+    return [op.named(found.values), op.named(found.inverse), found.counts]
 
 
 @aten("_unique2")
@@ -407,7 +401,6 @@ def unique2(
     """Distinct elements in order, the index of each element among them, and their counts."""
     del sorted, return_inverse, return_counts
     x = op.named(self)
-    count = dims.product(x.shape)
-    flat = op.reshape(x, (count,))
-    found, which, many = ordered.find_unique(op, flat, in_order=True)
-    return [op.named(found), op.reshape(which, x.shape), many]
+    flat = op.reshape(x, (dims.product(x.shape),))
+    found = ordered.find_unique(op, flat, in_order=True)
+    return [op.named(found.values), op.reshape(found.inverse, x.shape), found.counts]

@@ -20,7 +20,7 @@ from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import index, sort
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
-from converter.lower.ops.scatter import scatter_nd
+from converter.lower.ops.scatter import add_by_index, scatter_nd
 from converter.lower.values import Value, total
 
 # -- taking ----------------------------------------------------------------------------------------
@@ -361,15 +361,9 @@ def bincount(
     value = op.cast(tensor(op, x), "int64")
     most = op.reduce("ReduceMax", value, list(range(value.rank)))
     count = op.elementwise("Max", op.add(most, 1), op.constant(minlength, "int64"))
-    ends = [op.constant(0, "int64"), count, op.constant(1, "int64")]
-    line = op.emit("Range", *ends, dtype="int64", shape=(None,))
-    column = op.unsqueeze(line, [1])
-    same = op.elementwise("Equal", column, op.unsqueeze(value, [-2]))
-    if weights is None:
-        return op.reduce("ReduceSum", op.cast(same, "int32"), [-1])
-    weight = tensor(op, weights)
-    chosen = op.mul(op.cast(same, weight.dtype), op.unsqueeze(weight, [-2]))
-    return op.reduce("ReduceSum", chosen, [-1])
+    weight = None if weights is None else tensor(op, weights)
+    dtype = "int32" if weight is None else weight.dtype
+    return add_by_index(op, value, op.unsqueeze(count, [0]), weight, dtype)
 
 
 @operation(OPERATIONS, "Unique")
@@ -383,22 +377,12 @@ def unique(
     del fill_value
     if size is not None:
         raise Unsupported("size")
-    given = tensor(op, x)
-    value = op.plain(op.cast(given, "int64") if given.dtype in ("int32", "bool") else given)
-    attributes: dict[str, Any] = {"sorted": int(sorted)}
-    shape: tuple[Dim, ...] = (None,)
-    if axis is not None:
-        place = attributes["axis"] = value.axis(axis)
-        shape = (*value.shape[:place], None, *value.shape[place + 1 :])
-    some: tuple[Dim, ...] = (None,)
-    made = op.node(
-        "Unique", [value], [(value.dtype, shape), *[("int64", some)] * 3], attributes=attributes
-    )
-    inverse = op.cast(made[2], "int32")
-    if axis is None:
-        inverse = op.reshape(inverse, value.shape)
-    found = [op.cast(made[0], given.dtype)]
-    found += [op.cast(made[1], "int32")] if return_index else []
+    value = tensor(op, x)
+    made = sort.find_unique(op, value, axis, in_order=sorted)
+    inverse = op.cast(made.inverse, "int32")
+    inverse = op.reshape(inverse, value.shape) if axis is None else inverse
+    found = [made.values]
+    found += [op.cast(made.first, "int32")] if return_index else []
     found += [inverse] if return_inverse else []
-    found += [op.cast(made[3], "int32")] if return_counts else []
+    found += [op.cast(made.counts, "int32")] if return_counts else []
     return found if len(found) > 1 else found[0]

@@ -2,8 +2,11 @@
 
 import numpy as np
 import onnx_run
+import op_by_hand
 import pytest
 import spellings as s
+
+from converter.lower.ops import scatter
 
 RNG = np.random.default_rng(0)
 ROWS_AT = np.array([[0], [2], [0], [0]], "int32")  # one index several times
@@ -85,3 +88,32 @@ def test_ones_where_an_index_says_and_nowhere_for_one_that_is_no_class(tmp_path)
     for graph, weights in built:
         (found,) = onnx_run.run(graph, x, weights=weights)
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("is_weighted", [True, False])
+@pytest.mark.parametrize("indices", [[[0, 2, 2, 5, 9]], [[1, 1, 0], [3, 7, 3]], [[]]])
+def test_indices_below_a_length_are_counted_by_row(indices, is_weighted, dtype):
+    at = np.asarray(indices, "int32")
+    weights = (RNG.normal(size=at.shape) * 9).astype(dtype)
+
+    def reference(at, weights):
+        given = weights if is_weighted else np.ones_like(weights)
+        rows = [np.bincount(row, w, minlength=6)[:6] for row, w in zip(at, given, strict=True)]
+        return np.stack(rows).astype(given.dtype)
+
+    def function(op, at, weights):
+        length = op.constant([6], "int64")
+        given = weights if is_weighted else None
+        return scatter.add_by_index(op, at, length, given, dtype, dim=6)
+
+    op_by_hand.check(function, reference, at, weights)
+
+
+def test_an_index_that_occurs_counts_once_where_only_that_is_asked_for():
+    op_by_hand.check(
+        lambda op, at: scatter.add_by_index(
+            op, at, op.constant([4], "int64"), None, "int32", is_binary=True
+        ),
+        lambda at: np.asarray([1, 0, 1, 0], "int32"), np.asarray([2, 0, 2, 2, 7]),
+    )  # fmt: skip

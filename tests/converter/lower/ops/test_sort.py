@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import onnx_run
+import op_by_hand
 import pytest
 import spellings as s
+
+from converter.lower.ops import sort
 
 INF = math.inf
 PLAIN = np.random.default_rng(0).normal(size=(3, 7)).astype("float32")
@@ -128,3 +131,25 @@ def test_a_target_that_is_no_class_is_not_among_the_first(tmp_path):
     graph, weights = s.keras_operation(tmp_path, "InTopK", specs, "math", {"k": 2})
     (found,) = onnx_run.run(graph, targets, predictions, weights=weights)
     assert found.tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_unique_elements_or_slices_with_their_first_indices_inverse_and_counts(axis, dtype):
+    x = np.asarray([[2, 0, 2, 1], [0, 0, 0, 1], [2, 0, 2, 1]]).astype(dtype)
+
+    def reference(x):
+        values, *places = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        return [values, *(v.reshape(-1) for v in places)]
+
+    op_by_hand.check(lambda op, x: list(sort.find_unique(op, x, axis, in_order=True)), reference, x)
+
+
+def test_unique_elements_stand_in_the_order_of_their_first_occurrence():
+    x = np.asarray([5.5, -1, 5.5, 0, -1], "float32")
+    op_by_hand.check(
+        lambda op, x: list(sort.find_unique(op, x)),
+        lambda x: [[5.5, -1, 0], [0, 1, 3], [0, 1, 0, 2, 1], [2, 2, 1]], x,
+    )  # fmt: skip
