@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.lambda_tensors import function, parts
@@ -22,6 +21,7 @@ from converter.lower.keras.table import (
     operation,
 )
 from converter.lower.keras.tensorflow_ops.operands import known_axis, same_dtype
+from converter.lower.ops import random
 from converter.lower.ops.einsum import contract
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -200,17 +200,11 @@ def l2_loss(op: Builder, t: Any) -> Value:
 
 def draw(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -> Value:
     """Return numbers that ONNX draws: others than TensorFlow's, of the same distribution."""
-    if dtype not in ("float32", "float64"):
+    if dtype not in random.DRAWN:
         raise Unsupported(f"random numbers of {dtype}")
     like = function(op, "fill", shape, op.constant(0, dtype))
-    attributes = {"dtype": element_type(dtype), **how}
-    sizes = [n for n in like.shape if isinstance(n, int)]
-    if len(sizes) == like.rank > 0:
-        made = op.node(op_type, [], [(dtype, like.shape)], attributes=attributes | {"shape": sizes})
-    else:
-        made = op.node(f"{op_type}Like", [like], [(dtype, like.shape)], attributes=attributes)
-    op._outermost.random[made[0].name] = op_type
-    return made[0]
+    random.record(op, op_type)
+    return random.draw(op, op_type, like.shape, lambda: op.sizes_of(like, like.shape), dtype, how)
 
 
 @operation(TF_CALLED, "random_normal", "random.normal")
