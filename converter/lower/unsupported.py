@@ -23,7 +23,7 @@ class Finding:
     """Something in a model that is not supported.
 
     Attributes:
-        subject: What it is, equal for every model, as ``TensorFlow op Svd``.
+        subject: The operation, spelled equally for every model: ``TensorFlow op Svd``.
         where: Name of the node or layer.
         reason: The part that is not supported; empty for all of it.
         detail: Details in this model, such as its arguments.

@@ -1,4 +1,4 @@
-"""What a trusted module writes lowerings with: ``--trust my_module=path/to/my_module.py``.
+"""Lowerings written in a trusted module: ``--trust my_module=path/to/my_module.py``.
 
     from converter.lower.keras.api import Builder, Roles, Value, keras_layer
 
@@ -37,9 +37,9 @@ def keras_layer(
     """Register a lowering for these classes.
 
     Args:
-        class_names: As the model's configuration names them.
+        class_names: Names of the classes in the model's configuration.
         mask: ``pass`` passes the input's mask on.
-        states: Of a recurrent cell, which of its arguments are the sizes of its states.
+        states: For a recurrent cell, the arguments that are the sizes of its states.
 
     Raises:
         ValueError: One of them has a lowering.

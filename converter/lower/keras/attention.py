@@ -42,7 +42,7 @@ def expand_mask(op: Builder, mask: Value, rank: int, heads: int) -> Value:
     Args:
         op: Builder.
         mask: [batch, query axes, key axes], of as many or fewer axes than the scores.
-        rank: Of the scores.
+        rank: Rank of the scores.
         heads: Axis of their heads, negative.
     """
     missing = rank - mask.rank
@@ -67,7 +67,7 @@ def apply_scores(
         op: Builder.
         scores: [..., T, S].
         value: [..., S, V].
-        masks: Of query and value: [..., T] and [..., S].
+        masks: Masks of query and value: [..., T] and [..., S].
         query: [..., T, D]; its axis of steps gives T.
         causal: Whether a step attends only to the steps up to it.
         return_scores: Whether the weights of attention are a second output.
@@ -323,7 +323,7 @@ def _over_axes(
         op: Builder.
         query: [B, *axes, N, H], scaled.
         key: Like the query, with other sizes of these axes.
-        value: As the key.
+        value: Of the shape of the key.
         mask: [B, other axes, query axes, key axes].
         axes: Axes over which attention is computed.
         robust: See `shares_of`.

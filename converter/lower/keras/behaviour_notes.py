@@ -1,4 +1,4 @@
-"""What Keras has changed since a file was written, within Keras 2 and within Keras 3.
+"""Changes of behaviour since a file was written, within Keras 2 and within Keras 3.
 
 A file of Keras 2 is interpreted as by the last Keras 2, one of Keras 3 as by today's: these
 are what loads them, and what a graph is compared with. Where the Keras that wrote one computed
@@ -29,8 +29,8 @@ def since(model: Model, version: str) -> Iterator[str]:
     """Yield what the Keras that wrote a model did otherwise than today's.
 
     Args:
-        model: With the models in it.
-        version: Of that Keras, as recorded.
+        model: Model, with the models nested in it.
+        version: Version of that Keras, as recorded.
     """
     parts = version.split(".")[:2]
     if len(parts) < 2 or not all(part.isdecimal() and len(part) < 4 for part in parts):

@@ -42,7 +42,7 @@ class Native:
 
     Attributes:
         op_type: Which of them.
-        weights: Of one direction.
+        weights: Weights of one direction.
         activations: Name, alpha and beta of each.
         attributes: Further ones of the operator.
     """
@@ -59,7 +59,8 @@ class Cell:
 
     Attributes:
         project: The part of a step that needs no state, for one step or for all along axis 1.
-        step: From a projected step and the states to the new states, and further outputs.
+        step: Function of a projected step and the states that returns the new states and further
+            outputs.
         zeros: The initial states, for one projected step or all.
         count: Number of states.
         result: Index of the output among the results of a step.
@@ -170,7 +171,7 @@ def gates(
         units: Size of a gate.
         keras_1: For each gate, its index among those of Keras 1.
         use_bias: Whether there is a bias.
-        today: From a stored matrix to one with the axes of current Keras.
+        today: Function of a stored matrix that returns it with the axes of current Keras.
     """
     count = len(keras_1)
     if "kernel" in w:

@@ -35,7 +35,7 @@ def normalize_kernel(
 
     Args:
         op: Builder.
-        kernel: As it is stored.
+        kernel: Kernel as it is stored.
         rank: Number of spatial axes.
         order: Which of its axes come first, second, …; None where they are today's.
         flipped: Whether its spatial axes run backwards, as Theano has them.

@@ -23,9 +23,9 @@ def call_layer(
     Args:
         op: Builder.
         w: The weights of that layer, by role.
-        entry: ``class_name`` and ``config``, normalised.
-        tensors: What it is called with.
-        mask: Of the first of them.
+        entry: ``class_name`` and ``config``, normalized.
+        tensors: Inputs of the call.
+        mask: Mask of the first of them.
         given: Other arguments of the call.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a Lambda's function does when it calls something that is not its own: nodes of the graph.
+"""Calls of library functions in a Lambda's function, which become nodes of the graph.
 
 The module that a function came from is recorded nowhere: `tf`, `K`, `np` and the like are read as
 what everybody calls so, which `Names.read` keeps for the graph's notes.
@@ -102,10 +102,10 @@ class Names:
     Attributes:
         op: Builder.
         w: The layer's weights: a Lambda has none.
-        setting: Of the model.
+        setting: Setting of the model.
         read: Global name → what it was read as.
         nodes: How many there are.
-        spent: What it costs.
+        spent: Resources used so far.
     """
 
     op: Builder
@@ -315,7 +315,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """What functions of Python's own are called with."""
+    """Arguments of calls of Python's built-in functions."""
 
     machine: Machine
     names: Names

@@ -61,7 +61,7 @@ def shape_of(op: Builder, machine: Machine, x: Any) -> Any:
 
 
 def map_fn(op: Builder, machine: Machine, fn: Any, elems: Any, *rest: Any, **named: Any) -> Any:
-    """What a function gives for each part of a tensor along its first axis, which is known."""
+    """Apply a function to each slice of a tensor along its first axis, whose size is known."""
     if rest or not set(named) <= {"name", "dtype"}:
         raise Unsupported("map_fn with more than a function and a tensor")
     dtype = named.get("dtype")

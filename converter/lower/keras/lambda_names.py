@@ -67,13 +67,13 @@ LONGEST = sorted(ALIASES, key=len, reverse=True)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a model's age says of the functions that its code calls.
+    """The versions and backend that a model's functions were written for.
 
     Attributes:
         keras: Major version of the Keras that wrote it.
-        tensorflow: Major version of the TensorFlow under it, None where nothing tells.
-        backend: As recorded; None where it is not.
-        data_format: Of the model's images, where its layers agree.
+        tensorflow: Major version of the TensorFlow under it; None where it is unknown.
+        backend: Backend as recorded; None if it is not recorded.
+        data_format: Data format of the model's images, if its layers agree.
     """
 
     keras: int = 2

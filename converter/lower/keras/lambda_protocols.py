@@ -7,7 +7,7 @@ from converter.lower.values import Value
 
 
 class Meaning(Protocol):
-    """What names mean, and what tensors do."""
+    """Meanings of names, and operations of tensors."""
 
     def lookup(self, name: str) -> Any:
         """Return the value of a global name."""
@@ -36,7 +36,7 @@ class Walk(Protocol):
 
     @property
     def meaning(self) -> Meaning:
-        """What names mean."""
+        """The meanings of names."""
 
     def call(
         self, callee: Any, given: Sequence[Any] = (), named: Mapping[str, Any] | None = None

@@ -18,7 +18,7 @@ from converter.lower.values import Value
 
 
 class Caller(Protocol):
-    """What calls functions of the artifact's, and joins tensors."""
+    """The interface that calls the artifact's functions and stacks tensors."""
 
     def call(self, callee: Any, given: list[Any]) -> Any:
         """Call something."""

@@ -1,4 +1,4 @@
-"""What each step of bytecode does, in one call of a function of a Lambda's.
+"""The steps of bytecode, executed symbolically in one call of a Lambda's function.
 
 Steps: `formats.python_bytecode.steps`.
 """

@@ -1,7 +1,7 @@
-"""What operators, indices, attributes and methods do to a tensor in a Lambda's function.
+"""Operators, indexing, attributes and methods of tensors in a Lambda's function.
 
-They are TensorFlow's, whose tensors a Lambda is given: `TF_FUNCTIONS` has the functions. A number
-takes the dtype of the tensor that it meets.
+ They are those of TensorFlow's tensors, on which Keras calls a Lambda; `TF_FUNCTIONS` has the
+functions. A Python number takes the dtype of the tensor that it is combined with.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a Lambda's function has on its stack, and what Python does with it where it is no tensor.
+"""Values on the stack of a Lambda's function, and Python's operations on those that are no tensors.
 
 Plain values are Python's own: numbers, text, lists, numpy's arrays. Everything else is one of the
 classes here, or a `converter.lower.values.Value`, a tensor of the graph. All that hostile code
@@ -30,14 +30,14 @@ FAULTS = (
 
 @dataclass(slots=True)
 class Spent:
-    """What walking through code has cost: of all the Lambdas of a model together.
+    """Resources used to interpret the code of all Lambdas of a model.
 
     Attributes:
         steps: Steps that were interpreted.
         counted: Elements of lists that they were given.
-        nodes: That were added to the graph.
-        bytes: Of constants that they made.
-        known: How many of the graph's constants those are.
+        nodes: Nodes that were added to the graph.
+        bytes: Bytes of the constants that they made.
+        known: Number of the graph's constants that they made.
         seen: Code with what it saw around it, and its inputs → the layer that was it.
     """
 
@@ -99,7 +99,7 @@ class Made:
 
     Attributes:
         class_name: Keras's.
-        config: What it was made with.
+        config: Arguments of its constructor.
     """
 
     class_name: str
@@ -108,7 +108,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What ``with`` enters and leaves, to no effect on numbers: a scope of names, a device."""
+    """A context manager without effect on values: a name scope or a device."""
 
 
 def describe(value: Any) -> str:

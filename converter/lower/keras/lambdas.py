@@ -34,7 +34,7 @@ def lambda_(
     output_shape_module: Any = None, mask_type: Any = None, mask_module: Any = None,
     setting: Sequence[Any] = (), mask: Any = None,
 ) -> Any:  # fmt: skip
-    """What its function computes, as far as its bytecode tells without being run."""
+    """The function of the layer, interpreted from its bytecode without running it."""
     del output_shape, output_shape_type, output_shape_module, function_type, module
     del mask_type, mask_module
     names = Names(op, w, Setting(*setting))

@@ -58,11 +58,11 @@ def locally_connected(
 
 
 class _Places:
-    """Where the windows of a convolution are.
+    """The windows of a convolution.
 
     Attributes:
-        sizes: Of the image.
-        count: Of windows, along each axis.
+        sizes: Sizes of the image.
+        count: Number of windows along each axis.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Vocabulary:
         special: How many numbers come before those of the tokens.
         oov: Number of the first of those that unknown tokens have.
         oov_count: How many of those there are.
-        oov_token: What an unknown number means.
+        oov_token: Token of an unknown index.
         mask: The token that is masked, or None.
     """
 
@@ -239,7 +239,7 @@ def vocabularies(model: Model, config: Any, assets: Mapping[str, Span]) -> Model
     """Return a model whose layers have the vocabularies that an archive keeps in files.
 
     Args:
-        model: As its configuration says.
+        model: Model, as its configuration describes it.
         config: That configuration.
         assets: Files of the archive: ``<path of the layer in the weight store>/vocabulary.txt``.
 

@@ -42,10 +42,10 @@ class Layer:
 
     Attributes:
         name: Unique in its model.
-        class_name: As recorded, without the package of a registered class.
+        class_name: Name of its class, without the package of a registered one.
         module: Where Keras or the author keeps the class, where that is recorded.
         config: Its arguments.
-        calls: In the order that references count.
+        calls: Its calls, in the order that references count.
         model: The inner model, where the layer is one.
     """
 
@@ -63,7 +63,7 @@ class Model:
 
     Attributes:
         name: Its own.
-        layers: By name, in the order of the configuration.
+        layers: Layers by name, in the order of the configuration.
         inputs: A reference, or references in lists and dicts, as the model takes them.
         outputs: Likewise, as it returns them.
     """

@@ -1,4 +1,4 @@
-"""Normalisation with statistics learned, or taken from the input.
+"""Normalization by learned statistics, or by those of the input.
 
 What Keras computes in float32 whatever the layer's dtype is computed in float32 here too.
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/normalization
@@ -53,7 +53,7 @@ def batch_normalization(
         epsilon = max(epsilon, least_epsilon)
 
     def parameter(role: str) -> Value:
-        """Of several axes or with virtual batches, they have the axes of x."""
+        """Return a parameter; for several axes or virtual batches, it has the axes of x."""
         found = w.exact(role)
         return op.reshape(found, tuple(x.shape[a] for a in axes)) if found.rank > 1 else found
 

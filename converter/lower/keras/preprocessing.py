@@ -125,8 +125,8 @@ def encode(
         x: Indices of categories; those outside of ``depth`` are ignored.
         mode: ``int``, ``one_hot``, ``multi_hot`` (also ``binary``) or ``count``.
         depth: How many categories there are.
-        dtype: Of the result.
-        weights: What each element counts, in a count.
+        dtype: Dtype of the result.
+        weights: Weight of each element, where elements are counted.
     """
     if mode == "int":
         return op.cast(x, dtype)

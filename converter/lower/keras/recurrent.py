@@ -73,7 +73,7 @@ class Run:
     """The results of a pass.
 
     Attributes:
-        outputs: Of all steps; of a masked one, the output before it, or zeros.
+        outputs: Outputs of all steps; for a masked step, the output before it, or zeros.
         last: The output of the last step in the direction of the pass.
         states: The states after it.
     """
@@ -344,13 +344,13 @@ def _activations(
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """Where the steps of a masked sequence went.
+    """The steps of a masked sequence, moved so that masked ones come last.
 
     Attributes:
         order: [batch, steps, 1]: the step that is at each index now.
         lengths: [batch]: number of steps that are not masked, at least 1, for the operator.
         some: [batch]: whether any step is not masked.
-        mask: [batch, steps], of integers.
+        mask: [batch, steps]: the mask as integers.
         counts: [batch, steps]: cumulative sum of the mask.
         total: [batch, 1]: sum of the mask.
     """

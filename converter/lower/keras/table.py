@@ -52,7 +52,8 @@ class Row(OpRow):
             a handler that takes ``mask`` decides itself.
         is_layer: Whether it has weights and a dtype. Operations have neither: their handlers take
             the arguments of the call as they stand, numbers, slices and lists among them.
-        states: Of a cell that a trusted module lowers, which arguments size its states.
+        states: For a cell that a trusted module lowers, the arguments that are the sizes of its
+            states.
     """
 
     mask: str = "drop"
@@ -211,7 +212,7 @@ class Roles:
     Attributes:
         layer: Name of the layer.
         tensors: Name below the layer (``kernel``, ``lstm_cell/kernel``) → tensor of the bundle.
-        dtype: What the layer computes in; floating point weights are cast to it.
+        dtype: Dtype in which the layer computes; floating-point weights are cast to it.
         policy: dtype of its policy, which images become, integers among them.
         adds_lora: Whether the product of ``lora_kernel_a`` and ``_b`` is added to ``kernel``.
     """

@@ -43,8 +43,8 @@ def call_op(op: Builder, name: str, *inputs: Value, **attributes: Any) -> Value:
 
     Args:
         op: Builder.
-        name: Of the op.
-        inputs: In the order of its definition.
+        name: Name of the op.
+        inputs: Inputs in the order of the op's definition.
         attributes: Under its names; dtypes as strings.
 
     Raises:

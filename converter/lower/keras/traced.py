@@ -1,4 +1,4 @@
-"""What a trace of somebody's code is, and which tensors of the source its weights are."""
+"""Traces of the user's own layers and functions, and the tensors that are their weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class TracedWeight:
         stored: Where a weight store of Keras 3 has it, below the layer.
         shape: Its shape.
         input: The input of the model that it is, where the layer itself uses it.
-        dtype: Of that input.
+        dtype: Dtype of that input.
         layer: The layer of the model that it belongs to, where one does.
         role: Its name there.
     """
@@ -33,15 +33,15 @@ class TracedWeight:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a layer's class does.
+    """The trace of a layer's class.
 
     Attributes:
         model: Its inputs are the tensors, their masks, and weights; its outputs the layer's, then
             masks.
-        outputs: How many of those are the layer's.
-        masks: For each of them whether it has a mask.
-        names: What the outputs are called, where they are called anything.
-        weights: All that the layer has, in the order in which Keras saves them.
+        outputs: Number of outputs that are the layer's, without masks.
+        masks: Whether each of these outputs has a mask.
+        names: Names of the outputs, where they have any.
+        weights: All weights of the layer, in the order in which Keras saves them.
     """
 
     model: Model

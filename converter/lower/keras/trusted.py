@@ -49,12 +49,12 @@ OLD_ARGUMENTS = ("batch_input_shape", "input_dtype", "input_shape", "build_confi
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What one module has.
+    """The layers, functions and lowerings of one trusted module.
 
     Attributes:
         trusted: The module.
         file: Where it was imported from.
-        python: In which Python.
+        python: Python that it runs in.
         alias: Whether ``keras`` was tf_keras there.
         lowerings: Name → arguments, rule for masks and, of a cell, what sizes its states.
         classes: Names of Keras's layers and models.
@@ -74,14 +74,14 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What of a module is to be traced.
+    """A class or function of a module that is to be traced.
 
     Attributes:
         supply: The module.
         kind: ``class`` or ``function``.
-        name: There.
-        config: Of a class.
-        where: Name of the layer that it is, or is in.
+        name: Its name in the module.
+        config: Configuration of a class.
+        where: Name of its layer, or of the layer that calls it.
     """
 
     supply: Supply

@@ -1,4 +1,4 @@
-"""Where layers call others, or functions, by name: what trusted modules supply for them.
+"""Layers and functions that other layers call by name and that trusted modules supply.
 
 A wrapper's handler, a recurrence or an activation knows the builder alone, which has these
 `Calls` with it (``op.supplies``).
@@ -39,7 +39,7 @@ class Calls:
 
     Attributes:
         modules: They.
-        names: What the last class that was called calls its outputs, if it says.
+        names: Names of the outputs of the class that was called last, if it gives any.
     """
 
     def __init__(self, modules: Modules, call_model: CallModel) -> None:
@@ -80,7 +80,7 @@ class Calls:
         Args:
             op: Builder.
             subject: A class or a function.
-            path: Of the layer that it is.
+            path: Path of the layer.
             own: That layer's tensors: role → name.
             structure: Arguments and keywords of the call, tensors by index.
             given: Those tensors.

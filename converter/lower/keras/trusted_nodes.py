@@ -1,4 +1,4 @@
-"""What a trusted lowering built: nodes, looked through and put into the graph."""
+"""The nodes that a trusted lowering built, checked and added to the graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

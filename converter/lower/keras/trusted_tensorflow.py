@@ -39,7 +39,7 @@ class Graph:
 
     Attributes:
         inputs: Symbolic tensors, in the order of their specifications.
-        outputs: What the function returned, flat.
+        outputs: Outputs of the function, flattened.
     """
 
     def __init__(

@@ -31,11 +31,11 @@ SYMBOLIC, LEGACY = "3.15", "2.15"  # framework whose layers a trace consists of
 
 @dataclass(frozen=True, slots=True)
 class Supplied:
-    """What the trusted modules have.
+    """The layers, models and functions of the trusted modules.
 
     Attributes:
         classes: Layers and models, by the name of the class.
-        functions: What may be called, by every name that it has.
+        functions: Functions, by each of their names.
     """
 
     classes: Mapping[str, Any]
@@ -49,7 +49,7 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
         question: subject (class or function), its name, a class's config; dtype and shape of each
             tensor and whether it has a mask; the structure of the call's arguments, tensors by
             number.
-        supplied: What the name may name.
+        supplied: The modules' layers, models and functions.
 
     Raises:
         Exception: Whatever the code, or Keras on its behalf, raises.
@@ -103,10 +103,10 @@ def _first_states(function: Any) -> Any:
 
 
 class _Subject:
-    """What is to be traced, made anew as often as is asked.
+    """A layer or function that is to be traced, made anew for each trace.
 
     Attributes:
-        keras: The Keras that its class is of; for a function Keras 3, where its module uses one.
+        keras: The Keras of its class; for a function Keras 3, if its module uses one.
         is_legacy: Whether that is tf_keras.
     """
 
@@ -125,7 +125,7 @@ class _Subject:
 
     @property
     def may_use_tensorflow(self) -> bool:
-        """Whether TensorFlow's tensors do where symbolic ones do not."""
+        """Whether to trace with TensorFlow's tensors where symbolic ones fail."""
         if "tensorflow" not in sys.modules:
             return False
         return self.keras is None or self.keras.backend.backend() == "tensorflow"

@@ -30,13 +30,13 @@ from formats.keras.layer_classes import REGISTERED
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """When and with what a model was written.
+    """The versions and backend that wrote a model.
 
     Attributes:
-        major: Of the Keras that wrote it: 1 (for all before 2), 2 (tf.keras included) or 3.
-        backend: As recorded, or, of Keras 1, as the names of its weights tell.
-        data_format: Of the layers of the whole model, where those that say agree.
-        tensorflow: Major version of the TensorFlow under it, where that of Keras tells.
+        major: Major version of its Keras: 1 (for all before 2), 2 (tf.keras included) or 3.
+        backend: Backend as recorded or, for Keras 1, as the names of its weights imply.
+        data_format: Data format of all layers of the model, if those that have one agree.
+        tensorflow: Major version of its TensorFlow, if that of Keras implies it.
     """
 
     major: int
@@ -60,8 +60,8 @@ def normalize(model: Model, version: str, backend: str | None = None) -> Model:
     """Return a model in the terms of Keras 3.
 
     Args:
-        model: As its configuration says.
-        version: Of the Keras that wrote it, as recorded; empty where it is not.
+        model: Model, as its configuration describes it.
+        version: Version of the Keras that wrote it; empty if it is not recorded.
         backend: Likewise.
     """
     return _in_words_of_today(model, age_of(model, version, backend))

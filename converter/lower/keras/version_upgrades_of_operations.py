@@ -1,4 +1,4 @@
-"""What attention of older Keras meant otherwise, modes of layers, and operations among layers.
+"""Upgrades of older Keras's attention layers, of modes of layers, and of operations among layers.
 
 A `TFOpLambda` becomes a call of the function that it names, a `TensorFlowOpLayer` a call of the op
 of its node: their class name is then that function or op, and their module TensorFlow's.
@@ -50,7 +50,7 @@ def operation_without_module(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def setting_of_code(layer: Layer, age: Age) -> Layer | None:
-    """What the code of a Lambda was written for; its own mask is not that of its inputs."""
+    """Give a Lambda the setting that its code was written for; rename its own mask."""
     if layer.class_name != "Lambda":
         return None
     config = {**layer.config, "setting": (age.major, age.tensorflow, age.backend, age.data_format)}

@@ -1,4 +1,4 @@
-"""What older Keras's recurrent layers and wrappers meant otherwise.
+"""Upgrades of older Keras's recurrent layers and wrappers.
 
 Arguments that only these rules set:
 

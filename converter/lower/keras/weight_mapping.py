@@ -1,4 +1,4 @@
-"""Which tensors of a bundle are whose: the weights of each layer, by role.
+"""The weights of each layer, by role, among the tensors of a bundle.
 
 A reader names a tensor ``<layer>/<role>``, with the models around the layer in front where two
 would be equal. In an HDF5 file a tensor's origin also says which layer of the outermost model it
@@ -65,7 +65,7 @@ def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> di
 
     Args:
         top: The group.
-        names: Of its tensors, in order.
+        names: Names of its tensors, in order.
         layers: All there are.
     """
     alone = [path for path in layers if path[-1] == top]

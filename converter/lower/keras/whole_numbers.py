@@ -1,4 +1,4 @@
-"""What layers make of integers, which Keras does not cast to a layer's dtype.
+"""The dtypes of layers called on integers, which Keras does not cast to a layer's dtype.
 
 Keras casts floating point inputs alone. Some layers turn integers into floating point ones
 themselves, some keep them, and the others Keras 3 refuses on one backend or another, or computes
@@ -49,7 +49,7 @@ def as_taken(
         class_name: Its class.
         settings: Its arguments.
         value: The input; only values of integers are looked at.
-        dtype: What the layer computes in.
+        dtype: Dtype in which the layer computes.
 
     Raises:
         Unsupported: Integers are not what this layer takes.

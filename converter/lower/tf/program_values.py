@@ -66,7 +66,7 @@ class Stack:
         items: The single elements if their number is static; None for those not set.
         grows: Whether setting an element after the last one appends it.
         loop: The loop of which it is a loop variable, and the variable's index; else None.
-        written: What an iteration of the loop sets: an index (None appends) and an element.
+        written: The index (None appends) and element that an iteration of the loop writes.
         sought: Whether the loop is lowered only to infer dtype and shape of the elements.
     """
 

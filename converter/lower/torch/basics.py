@@ -1,4 +1,4 @@
-"""What leaves elements as they are: copies, casts, and training's ops when nothing is trained."""
+"""Ops that leave elements as they are: copies, casts, and ops that only act in training."""
 
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context

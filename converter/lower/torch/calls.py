@@ -222,7 +222,7 @@ def references(value: ProgramValue, *, is_contiguous: bool = True) -> ProgramVal
     """Return what a handler made with references for values.
 
     Args:
-        value: Of values.
+        value: The values.
         is_contiguous: Whether torch has the elements of all of them in order.
     """
     if isinstance(value, Value):

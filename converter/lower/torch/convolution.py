@@ -23,12 +23,12 @@ def windows(
 
     Args:
         op: Builder.
-        n: Its size.
-        size: Of a window.
-        step: From one to the next.
-        spread: Between elements of a window.
-        around: Padding, of both ends together.
-        up: Whether the last one may reach over the end.
+        n: Size of the axis.
+        size: Size of a window.
+        step: Stride.
+        spread: Dilation.
+        around: Sum of the padding at both ends.
+        up: Whether the last window may reach over the end (ceil_mode).
     """
     room = dims.sub(dims.add(n, around), effective_size(size, spread))
     if up:

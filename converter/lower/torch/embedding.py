@@ -31,7 +31,7 @@ def _bags(
         indices: A vector of all bags' indices.
         offsets: Where each bag begins.
         mode: Which.
-        weights: Of each row.
+        weights: Weight of each row.
         padding_idx: An index that does not count.
         has_end: Whether the last offset is where the last bag ends.
     """

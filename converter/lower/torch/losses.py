@@ -200,10 +200,10 @@ def _of_classes(
 
     Args:
         op: Builder.
-        losses: Of each sample, already weighted.
+        losses: Loss of each sample, already weighted.
         target: Classes.
-        weight: Of each class.
-        reduction: As torch numbers it.
+        weight: Weight of each class.
+        reduction: Reduction by torch's number.
         ignored: The class whose samples count for nothing.
     """
     out = _equal(op, target, ignored)

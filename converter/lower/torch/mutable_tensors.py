@@ -17,11 +17,11 @@ Write = Callable[[Value, Value], Value]  # base, what its view is now -> base as
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """What a tensor's elements are, at present.
+    """The current elements of a tensor that may be written in place.
 
     Attributes:
-        value: They.
-        version: How often they were written to.
+        value: The elements.
+        version: Number of writes so far.
         is_in_doubt: Whether something was written that torch may or may not have put here.
     """
 
@@ -36,7 +36,7 @@ class Reference:
 
     Attributes:
         storage: That it is of.
-        base: What it is a view of; None for all of the storage.
+        base: The tensor that it is a view of; None for the whole storage.
         view: Makes it from the base's value.
         write: Writes it back into the base's value; None where that cannot be done here.
         is_contiguous: Whether its elements lie in order, so that a reshape of it is a view.

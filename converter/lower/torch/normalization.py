@@ -1,4 +1,4 @@
-"""Normalization: by statistics that were learnt, and by those of the input itself.
+"""Normalization by learned statistics, and by those of the input itself.
 
 Spec: https://docs.pytorch.org/docs/2.13/nn.html#normalization-layers
 """

@@ -374,7 +374,7 @@ def unique_consecutive(
 
 @aten("bincount")
 def bincount(op: Context, self: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often each integer occurs."""
+    """The number of occurrences of each integer."""
     most = op.reduce("ReduceMax", op.cast(self, "int64"), [0], keepdims=True)
     length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
     dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"

@@ -31,8 +31,8 @@ class Windows:
     """Windows of images.
 
     Attributes:
-        size: Of each, by axis.
-        step: From one to the next.
+        size: Size of each window, by axis.
+        step: Stride of each axis.
         around: Padding, on each side.
         spread: Between elements of one.
         more: Further padding at the end, for windows that reach over it.

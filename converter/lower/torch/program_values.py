@@ -1,4 +1,4 @@
-"""What a torch program computes with beside tensors: sizes, numbers that are made at run time.
+"""Values of a torch program other than tensors: sizes, and numbers computed at run time.
 
 Handlers take the builder's `Value`s for tensors, Python's own numbers, strings, lists and None, and
 for an integer that depends on the inputs' shapes a `Size`: the name of that size, a sum of products

@@ -1,4 +1,4 @@
-"""Which dtype torch computes in: of tensors with axes, then of those without, then of numbers.
+"""Type promotion: of tensors with axes first, then of those without, then of numbers.
 
 Spec: https://docs.pytorch.org/docs/2.13/tensor_attributes.html#type-promotion-doc
 """

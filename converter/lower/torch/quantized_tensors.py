@@ -52,7 +52,7 @@ class Packed:
     Attributes:
         weight: Quantized, or plain where it is stored in float16.
         bias: Plain.
-        stride: Of a convolution; empty for a Linear.
+        stride: Stride of a convolution; empty for a Linear.
         padding: Likewise.
         dilation: Likewise.
         output_padding: Likewise.
@@ -123,7 +123,7 @@ def load_quantized(op: Context, name: str, encoding: Encoding) -> QuantizedTenso
 
     Args:
         op: Builder.
-        name: Of the tensor.
+        name: Name of the tensor.
         encoding: The tensors of the bundle that it consists of.
 
     Raises:

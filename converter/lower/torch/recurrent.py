@@ -39,12 +39,12 @@ def layers(
         x: Input of the first layer.
         hidden: Initial states, [layers * directions, batch, units] each.
         params: Weights, for each layer and direction.
-        kind: Of the layers.
+        kind: Kind of the layers.
         has_biases: Whether there are biases among them.
         count: Number of layers.
         bidirectional: Whether each layer has both directions.
         batch_first: Whether the first axis is the batch rather than the steps.
-        lengths: Of the sequences; all steps by default.
+        lengths: Lengths of the sequences; all steps by default.
 
     Raises:
         Unsupported: The number of weights does not fit.

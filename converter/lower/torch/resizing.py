@@ -34,8 +34,8 @@ def resize_images(
     Args:
         op: Builder.
         x: The images.
-        size: Of the result; None where the scales say it.
-        scales: By which they grow, None for those that are not given.
+        size: Size of the result; None where the scales determine it.
+        scales: Scale of each axis; None for those that are not given.
         how: ``nearest``, ``exact`` (the nearest of pixels' centres), ``linear`` or ``cubic``.
         align: Whether the corners of both are at the same points.
         antialias: Whether what shrinks is averaged.

@@ -22,7 +22,7 @@ class Argument:
     Attributes:
         name: Its name.
         kind: Its type, as torch writes it: ``Tensor?``, ``SymInt[2]``, ``Scalar``.
-        default: As written, or None where it must be given.
+        default: Default as written; None for a required argument.
         is_named: Whether it is given by name alone, in today's programs.
     """
 

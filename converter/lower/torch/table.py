@@ -129,7 +129,7 @@ def handler_of(name: str, overload: str | None = None) -> Row | None:
     """Return the row of an op, or None.
 
     Args:
-        name: In any spelling, with its overload or without.
+        name: Name in any spelling, with or without its overload.
         overload: Its name; ``default`` and the empty text are the default one.
     """
     plain = plain_name(name)
@@ -153,7 +153,7 @@ def fits(kind: Any, value: Any, *, exactly: bool = False) -> bool:
 
     Args:
         kind: The annotation.
-        value: Of the program.
+        value: Value of the program.
         exactly: Whether a single number is no list of them.
     """
     if kind is Any:

@@ -17,13 +17,14 @@ Write = Callable[[Context, Value, Value, Mapping[str, Any], int | None], Value]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an op's result shares memory with its first argument.
+    """The way in which an op's result shares memory with its first argument.
 
     Attributes:
         kind: ``view``; ``maybe`` where torch copies what it cannot view; ``same`` where it returns
             its argument if there is nothing to do, and else a copy.
         keeps_order: Whether a view of elements that lie in order has them in order, too.
-        write: Puts the view's elements into the base; None where that is not done yet.
+        write: Function that writes the view's elements into the base; None where that is not done
+            yet.
     """
 
     kind: Literal["view", "maybe", "same"]

@@ -1,4 +1,4 @@
-"""What operations are called on: values, arrays, numbers; and the dtype that comes of several.
+"""Operands of operations: values, arrays and numbers; and the dtype that several are promoted to.
 
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/backend/common/dtypes.py
 """
@@ -102,7 +102,7 @@ def promote(op: Builder, *operands: Any, also: Sequence[str] = ()) -> list[Value
 
     Args:
         op: Builder.
-        operands: At least one.
+        operands: Operands, at least one.
         also: Kinds that are promoted with them: "float" where the result is one.
     """
     dtype = result_type(*(kind(v) for v in operands), *also)

@@ -43,9 +43,9 @@ class Outcome:
 
     Attributes:
         body: Its graph.
-        names: What it assigned.
+        names: Values that it assigned, by name.
         written: Storages of before that it wrote to -> their values.
-        result: What it returned, if it did.
+        result: Value that it returned, if any.
     """
 
     body: Graph
@@ -254,7 +254,7 @@ class _Merge:
         return lambda made: Number(made[place])
 
     def _partly(self, operand: ProgramValue, missing: Missing, *, is_first: bool) -> Make:
-        """What one branch never sets gets a placeholder that nothing reads."""
+        """Give a variable that one branch never assigns a placeholder that nothing reads."""
         if not isinstance(operand, Tensor | Number):
             return _always(operand if is_number(operand) or isinstance(operand, str) else missing)
         value = operand.value

@@ -60,9 +60,9 @@ class ExpressionInterpreter(ABC):
         op: The builder.
         source: The archive's text.
         objects: Its module and constants.
-        version: Of the ops, as the archive records it.
-        findings: What is not supported, of all that was interpreted.
-        notes: What was assumed.
+        version: Version of the ops, as the archive records it.
+        findings: Unsupported operations in the code interpreted so far.
+        notes: Assumptions that were made.
         numbers: Tensors that are known numbers.
         depth: Number of the graph's branches and loops around the current statement.
         activations: Functions being interpreted, the innermost last.
@@ -77,10 +77,10 @@ class ExpressionInterpreter(ABC):
         Args:
             op: Builder.
             source: Text.
-            objects: Of the same archive.
+            objects: Objects of the same archive.
             names: Origin of a tensor -> its name among the bundle's weights.
-            version: Of the ops.
-            encodings: Of tensors that no plain dtype can hold.
+            version: Version of the ops.
+            encodings: Encodings of tensors that no plain dtype can hold.
         """
         self.op = op
         self.source = source

@@ -38,7 +38,7 @@ def check(op: Context, name: str, named: Mapping[str, ProgramValue]) -> None:
 
     Args:
         op: Builder.
-        name: Of the op.
+        name: Name of the op.
         named: Its arguments.
 
     Raises:

@@ -36,7 +36,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an op said of an argument."""
+    """What an op implies about an argument."""
 
     spec: TensorSpec
     reason: str
@@ -165,8 +165,8 @@ class Arguments:
     """Makes the values that ``forward`` is given.
 
     Attributes:
-        wanted: By name, as the user says; of the name "" the first one, whatever it is called.
-        learned: By name, as ops said.
+        wanted: Inputs by name, as the user declares them; the name "" is the first input.
+        learned: Inputs by name, as inferred from the ops.
         fixed: Names of sizes that the program itself fixes.
     """
 

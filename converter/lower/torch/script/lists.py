@@ -228,7 +228,7 @@ def slice_list(
 
 @on_lists("len")
 def length(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
-    """How many elements a list, a dict or a string has."""
+    """The number of elements of a list, a dict or a string."""
     if isinstance(items, Items) and items.grown is not None:
         return integer(interpreter.op.axis_of(items.grown, 0))
     return len(items)
@@ -275,7 +275,7 @@ def contains(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) 
 
 @on_lists("index")
 def index_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
-    """Where something is in a list."""
+    """The index of an element in a list."""
     del interpreter
     for i, one in enumerate(known(items)):
         if _same(one, item):
@@ -285,7 +285,7 @@ def index_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) 
 
 @on_lists("count")
 def count_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
-    """How often something is in a list."""
+    """The number of occurrences of an element in a list."""
     del interpreter
     if isinstance(items, str):
         return items.count(item)

@@ -22,7 +22,7 @@ def needed_from_before(
 
     Args:
         body: The loop's.
-        test: Of a ``while``.
+        test: Condition of a ``while``.
         function: All statements of the function that it is in.
     """
     found = _read_first(body, set())

@@ -45,7 +45,7 @@ class Carried:
         names: Names of the program -> what they were before.
         storages: Storages that the body writes in place.
         pinned: Names whose tensors each iteration writes in place.
-        shapes: Of all of these tensors and numbers, in order: as they must be taken.
+        shapes: Shapes that all these tensors and numbers have inside the loop, in order.
     """
 
     names: dict[str, ProgramValue]

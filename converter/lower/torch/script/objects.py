@@ -27,8 +27,8 @@ class Cell:
     """The weights of one direction of a quantized recurrent layer.
 
     Attributes:
-        given: By which inputs are multiplied.
-        kept: By which states are.
+        given: Weights that inputs are multiplied by.
+        kept: Weights that states are multiplied by.
         fewer: Whether numbers are rounded to half of the integers.
     """
 

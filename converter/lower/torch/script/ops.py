@@ -62,14 +62,14 @@ def size(interpreter: Interpreter, x: Reference, dim: ProgramValue = None) -> Pr
 
 @special("dim", "ndimension", "prim.ndim")
 def dim(interpreter: Interpreter, x: Reference) -> int:
-    """How many axes a tensor has."""
+    """The number of axes of a tensor."""
     del interpreter
     return x.read().rank
 
 
 @special("numel")
 def numel(interpreter: Interpreter, x: Reference) -> ProgramValue:
-    """How many elements a tensor has."""
+    """The number of elements of a tensor."""
     found: ProgramValue = 1
     for n in size(interpreter, x):
         found = compute(interpreter.op, "mul", [found, n])
@@ -95,7 +95,7 @@ def device(interpreter: Interpreter, *what: ProgramValue) -> DeviceName:
 
 @special("prim.layout")
 def layout(interpreter: Interpreter, x: Reference) -> int:
-    """How a tensor is kept: strided."""
+    """The layout of a tensor: strided."""
     del interpreter, x
     return 0
 
@@ -392,7 +392,7 @@ def is_not_same(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> P
 
 @special("_unwrap_optional", "prim.unchecked_unwrap_optional", "prim.unwrap_optional", "wait")
 def unwrapped(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
-    """What may be nothing, and is something."""
+    """An optional value that is not None."""
     del interpreter
     return value
 
@@ -436,7 +436,7 @@ def _fold(
 def range_length(
     interpreter: Interpreter, low: ProgramValue, high: ProgramValue, step: ProgramValue
 ) -> ProgramValue:
-    """How many numbers a range has."""
+    """The number of elements of a range."""
     if all(isinstance(n, int) for n in (low, high, step)):
         return len(range(low, high, step))
     if not isinstance(step, int) or step == 0:

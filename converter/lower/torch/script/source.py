@@ -40,8 +40,8 @@ class Function:
 
     Attributes:
         name: Its own name.
-        parameters: In order, ``self`` included.
-        body: What it does.
+        parameters: Parameters in order, ``self`` included.
+        body: Its statements.
         where: The member that it stands in, and its name there.
         returns: Its type, as written; "" where none is.
     """
@@ -59,8 +59,8 @@ class Class:
 
     Attributes:
         name: Full name, ``__torch__.torch.nn.modules.conv.Conv2d``.
-        base: What it derives from: ``Module``, ``NamedTuple``, ``Enum``, ``Interface`` or nothing.
-        methods: By name.
+        base: Its base class: ``Module``, ``NamedTuple``, ``Enum``, ``Interface`` or none.
+        methods: Methods by name.
         constants: ``Final`` attributes -> their values.
         kinds: Attribute -> its type, as written, in order.
     """
@@ -74,7 +74,7 @@ class Class:
 
 @dataclass(slots=True)
 class File:
-    """What one file declares."""
+    """The declarations of one file."""
 
     classes: dict[str, Class] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)

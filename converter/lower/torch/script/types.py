@@ -24,13 +24,13 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a function returned."""
+    """The value that a function returned."""
 
     value: ProgramValue
 
 
 class KnownNumbers:
-    """Which tensors without axes are known numbers: traces keep sizes so."""
+    """Tensors without axes whose numbers are known: a trace records sizes as such tensors."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Storage, int, ProgramValue]] = {}
@@ -57,13 +57,13 @@ class LoopIteration:
 
 
 class Interpreter(Protocol):
-    """What branches, loops, objects and ops ask of the interpreter.
+    """The interface of the interpreter that branches, loops, objects and ops use.
 
     Attributes:
         op: The builder.
-        version: Of the ops, as the archive records it.
-        findings: What is not supported, of all that was interpreted.
-        notes: What was assumed.
+        version: Version of the ops, as the archive records it.
+        findings: Unsupported operations in the code interpreted so far.
+        notes: Assumptions that were made.
         numbers: Tensors that are known numbers.
         depth: Branches and loops of the graph's around the current statement.
         activations: Functions being interpreted, the innermost last.

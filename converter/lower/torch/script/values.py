@@ -20,7 +20,8 @@ class Items(list[Any]):
 
     Attributes:
         depth: Branches and loops around where it was made.
-        grown: What a loop of an unknown number of iterations appended, along a first axis.
+        grown: The elements that a loop of an unknown number of iterations appended, stacked along a
+            first axis.
     """
 
     __slots__ = ("depth", "grown")
@@ -57,7 +58,7 @@ UNKNOWN = Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What cannot be had, should anything want it, and why."""
+    """A value that cannot be computed, and the reason, which is raised where it is used."""
 
     reason: str
 
