@@ -85,9 +85,9 @@ class Word(NamedTuple):
     text: bytes = b""
 
 
-def pack(thing: object) -> bytes:
+def pack(value: object) -> bytes:
     """Pickle a charter, a job or an order."""
-    return bytes(ForkingPickler.dumps(thing))
+    return bytes(ForkingPickler.dumps(value))
 
 
 def unpack(some: bytes) -> object:

@@ -117,11 +117,13 @@ def ensure_shape(
     op: Session, input: ProgramValue, /, *, shape: Shape | None = None
 ) -> ProgramValue:
     """The input, with a more static shape."""
-    thing = op.state.read(input) if isinstance(input, Variable) else input
-    if not isinstance(thing, Value) or shape is None or len(shape) != thing.rank:
-        return thing
-    both = zip(thing.shape, shape, strict=True)
-    return replace(thing, shape=tuple(m if isinstance(m, int) or n is None else n for m, n in both))
+    operand = op.state.read(input) if isinstance(input, Variable) else input
+    if not isinstance(operand, Value) or shape is None or len(shape) != operand.rank:
+        return operand
+    both = zip(operand.shape, shape, strict=True)
+    return replace(
+        operand, shape=tuple(m if isinstance(m, int) or n is None else n for m, n in both)
+    )
 
 
 @tf_op("BroadcastArgs")

@@ -46,24 +46,24 @@ def conditional(
     yielded: list[tuple[list[ProgramValue], list[Value | None]]] = []
     for branch in branches:
         with op.body("branch") as body:
-            things = [
-                UNREAD if read is not None and i not in read else thing
-                for i, thing in enumerate(branch())
+            operands = [
+                UNREAD if read is not None and i not in read else operand
+                for i, operand in enumerate(branch())
             ]
-            if any(isinstance(t, Unknown) for t in things):
-                return [UNKNOWN] * len(things)
-            things = [_read(state, t) for t in things]
-            values = [None if isinstance(t, HANDED_ON) else _value(op, t) for t in things]
+            if any(isinstance(t, Unknown) for t in operands):
+                return [UNKNOWN] * len(operands)
+            operands = [_read(state, t) for t in operands]
+            values = [None if isinstance(t, HANDED_ON) else _value(op, t) for t in operands]
             body.outputs = outputs_of(op, body, [op.plain(v) for v in values if v is not None])
         bodies.append(needed(body))
-        yielded.append((things, values))
-    (things, first), (others, second) = yielded
+        yielded.append((operands, values))
+    (operands, first), (others, second) = yielded
     if len(first) != len(second):
         raise Unsupported("branches that yield different numbers of tensors")
-    for thing, other, a, b in zip(things, others, first, second, strict=True):
-        if (a is None or b is None) and thing != other:
+    for operand, other, a, b in zip(operands, others, first, second, strict=True):
+        if (a is None or b is None) and operand != other:
             raise Unsupported(
-                f"branches that yield different things, a {type(thing).__name__.lower()}"
+                f"branches that yield values of different kinds, a {type(operand).__name__.lower()}"
             )
     pairs = zip(first, second, strict=True)
     specs = [_merge_shapes(a, b) for a, b in pairs if a is not None and b is not None]
@@ -77,8 +77,8 @@ def conditional(
         else []
     )
     return [
-        thing if value is None else _like(next(made), thing, other)
-        for thing, other, value in zip(things, others, first, strict=True)
+        operand if value is None else _like(next(made), operand, other)
+        for operand, other, value in zip(operands, others, first, strict=True)
     ]
 
 
@@ -91,23 +91,23 @@ def chosen(
     return conditional(op, state, condition, [lambda: [taken], lambda: [other]])[0]
 
 
-def _read(state: State, thing: ProgramValue) -> ProgramValue:
-    if isinstance(thing, Variable) and thing.is_reference:
-        return state.read(thing)
-    return thing
+def _read(state: State, operand: ProgramValue) -> ProgramValue:
+    if isinstance(operand, Variable) and operand.is_reference:
+        return state.read(operand)
+    return operand
 
 
-def _value(op: Context, thing: ProgramValue) -> Value:
-    if isinstance(thing, Stack):
-        return stacks.whole(op, thing)
-    if not isinstance(thing, Value):
-        raise Unsupported(f"a branch that yields a {type(thing).__name__.lower()}")
-    return thing
+def _value(op: Context, operand: ProgramValue) -> Value:
+    if isinstance(operand, Stack):
+        return stacks.whole(op, operand)
+    if not isinstance(operand, Value):
+        raise Unsupported(f"a branch that yields a {type(operand).__name__.lower()}")
+    return operand
 
 
-def _like(made: Value, thing: ProgramValue, other: ProgramValue) -> ProgramValue:
-    if isinstance(thing, Stack) and isinstance(other, Stack):
-        return thing.filled(made)
+def _like(made: Value, operand: ProgramValue, other: ProgramValue) -> ProgramValue:
+    if isinstance(operand, Stack) and isinstance(other, Stack):
+        return operand.filled(made)
     return made
 
 

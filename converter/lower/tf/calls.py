@@ -120,8 +120,8 @@ def while_(
     unchanged = loops.find_unchanged(library.function(body.name))
     return loops.build_loop(
         op, list(inputs),
-        lambda things: walker.call(cond.name, things, f"{node.name}/cond")[0],
-        lambda things: walker.call(body.name, things, f"{node.name}/body"),
+        lambda operands: walker.call(cond.name, operands, f"{node.name}/cond")[0],
+        lambda operands: walker.call(body.name, operands, f"{node.name}/body"),
         unchanged, walker.read(node),
     )  # fmt: skip
 

@@ -102,15 +102,15 @@ def _constant(op: Context, array: np.ndarray) -> Complex:
     )
 
 
-def pair(thing: ProgramValue) -> Complex:
+def pair(operand: ProgramValue) -> Complex:
     """Check that a value is a complex tensor, and return it.
 
     Raises:
         Unsupported: It is not complex.
     """
-    if not isinstance(thing, Complex):
-        raise Unsupported(f"of a {type(thing).__name__.lower()} and a complex number")
-    return thing
+    if not isinstance(operand, Complex):
+        raise Unsupported(f"of a {type(operand).__name__.lower()} and a complex number")
+    return operand
 
 
 def both(op: Context, function: Callable[[Value], Value], x: Complex) -> Complex:
@@ -270,8 +270,8 @@ def _conjugate_transpose(op: Context, node: Node, x: ProgramValue, perm: Value) 
 @of_complex("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _matmul(op: Context, node: Node, x: ProgramValue, y: ProgramValue) -> Complex:
     sides = []
-    for thing, turned, adjoint in ((x, "transpose_a", "adj_x"), (y, "transpose_b", "adj_y")):
-        value = pair(thing)
+    for operand, turned, adjoint in ((x, "transpose_a", "adj_x"), (y, "transpose_b", "adj_y")):
+        value = pair(operand)
         if node.attribute(turned) or node.attribute(adjoint):
             order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
             value = join(op.transpose(value.real, order), op.transpose(value.imaginary, order))

@@ -19,16 +19,16 @@ from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
-def _list(thing: ProgramValue) -> Stack:
-    if not isinstance(thing, Stack):
-        raise Unsupported(f"a {type(thing).__name__.lower()} in place of a list")
-    if thing.dtype == "variant":
+def _list(operand: ProgramValue) -> Stack:
+    if not isinstance(operand, Stack):
+        raise Unsupported(f"a {type(operand).__name__.lower()} in place of a list")
+    if operand.dtype == "variant":
         raise Unsupported("a list of lists")
-    return thing
+    return operand
 
 
-def _tensor(op: Session, thing: ProgramValue) -> Value:
-    found = op.walker.tensor(thing)
+def _tensor(op: Session, operand: ProgramValue) -> Value:
+    found = op.walker.tensor(operand)
     if not isinstance(found, Value):
         raise Unsupported(f"a list that contains a {type(found).__name__.lower()}")
     return found

@@ -126,22 +126,22 @@ def _make_plan(
     """Return a plan that assumes that lists are only written and that shapes do not change."""
     fixed = {
         i
-        for i, thing in enumerate(start)
+        for i, operand in enumerate(start)
         if i in unchanged
-        or isinstance(thing, Variable | Handle | RaggedRows)
-        or (isinstance(thing, Stack) and (thing.dtype == "variant" or thing.sought))
+        or isinstance(operand, Variable | Handle | RaggedRows)
+        or (isinstance(operand, Stack) and (operand.dtype == "variant" or operand.sought))
     }
     begin: list[ProgramValue] = []
-    for i, thing in enumerate(start):
-        if isinstance(thing, Variable) and thing.is_reference:
-            thing = op.state.read(thing)
-        if isinstance(thing, Stack):
+    for i, operand in enumerate(start):
+        if isinstance(operand, Variable) and operand.is_reference:
+            operand = op.state.read(operand)
+        if isinstance(operand, Stack):
             if i not in fixed:
-                read_inside(thing)  # a list of an outer loop
-            thing = thing if thing.loop is not None else stacks.dense(op, thing)
-        elif i not in fixed and not isinstance(thing, Value):
-            raise Unsupported(f"a loop over a {type(thing).__name__.lower()}")
-        begin.append(thing)
+                read_inside(operand)  # a list of an outer loop
+            operand = operand if operand.loop is not None else stacks.dense(op, operand)
+        elif i not in fixed and not isinstance(operand, Value):
+            raise Unsupported(f"a loop over a {type(operand).__name__.lower()}")
+        begin.append(operand)
     lists = {i for i, t in enumerate(begin) if isinstance(t, Stack) and t.tensor is None} - fixed
     return _Plan(begin, fixed, lists, set() if read is None else lists - set(read))
 
@@ -151,7 +151,7 @@ def _build(
 ) -> list[ProgramValue] | None:
     """Build the loop; return None where its variables turn out to have other shapes."""
     carried = plan.carried
-    begin = [_tensor(op, plan, i) for i in carried]
+    begin = [_carried_tensor(op, plan, i) for i in carried]
     first = _scalar(op, condition(_with_lists(plan, dict(zip(carried, begin, strict=True)))))
     if first is None:
         return [UNKNOWN] * len(plan.start)
@@ -161,7 +161,10 @@ def _build(
     with op.body("loop") as graph:
         op.input(op.unique("round"), "int64", ())
         go = op.input(op.unique("go"), "bool", ())
-        inner = {i: _entry(op, b, plan.shapes.get(i)) for i, b in zip(carried, begin, strict=True)}
+        inner = {
+            i: _declare_variable(op, b, plan.shapes.get(i))
+            for i, b in zip(carried, begin, strict=True)
+        }
         after = body(_with_lists(plan, inner))
         if any(isinstance(t, Unknown) for t in after):
             return [UNKNOWN] * len(plan.start)
@@ -171,7 +174,7 @@ def _build(
         stacked = {i: _find_written(op, plan, i, after[i], counters) for i in wanted}
         if not _keep_shapes(plan, carried, inner, after):
             return None
-        states = [_after(op, after[i], inner[i]) for i in carried]
+        states = [_returned_tensor(op, after[i], inner[i]) for i in carried]
         again = _scalar(op, condition(after))
         if again is None:
             return [UNKNOWN] * len(plan.start)
@@ -243,41 +246,41 @@ def _is_safe(op: Context, node: Node) -> bool:
 
 
 def _find_written(
-    op: Context, plan: _Plan, number: int, thing: ProgramValue, counters: set[str]
+    op: Context, plan: _Plan, number: int, operand: ProgramValue, counters: set[str]
 ) -> Value:
     """Return the element that an iteration writes to a list at its own index."""
-    if not isinstance(thing, Stack):
+    if not isinstance(operand, Stack):
         raise Unsupported("a list that becomes something else")
     start = plan.start[number]
     assert isinstance(start, Stack)
-    if thing.loop is None or thing.loop != (plan, number) or thing.written is None:
-        raise ListRead(plan, number, thing.element)
-    index, item = thing.written
+    if operand.loop is None or operand.loop != (plan, number) or operand.written is None:
+        raise ListRead(plan, number, operand.element)
+    index, item = operand.written
     if index is None:
         if start.items != ():
-            raise ListRead(plan, number, thing.element)
+            raise ListRead(plan, number, operand.element)
     elif not is_round(op, index, counters):
-        raise ListRead(plan, number, thing.element)
+        raise ListRead(plan, number, operand.element)
     return op.plain(item)
 
 
 def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
     """Infer the element shapes of lists: interpret one iteration and discard its nodes."""
     before = len(op.walker.findings)
-    things: list[ProgramValue] = []
+    operands: list[ProgramValue] = []
     for _ in range(len(plan.start)):
         try:
             with op.body("look"):
-                things = []
-                for i, thing in enumerate(plan.start):
+                operands = []
+                for i, operand in enumerate(plan.start):
                     if i in plan.fixed:
-                        things.append(thing)
-                    elif isinstance(thing, Stack):
-                        things.append(_watch_list(op, plan, i, thing))
+                        operands.append(operand)
+                    elif isinstance(operand, Stack):
+                        operands.append(_watch_list(op, plan, i, operand))
                     else:
-                        assert isinstance(thing, Value)
-                        things.append(_entry(op, thing, plan.shapes.get(i)))
-                body(things)
+                        assert isinstance(operand, Value)
+                        operands.append(_declare_variable(op, operand, plan.shapes.get(i)))
+                body(operands)
         except (ElementFound, ListRead) as turn:
             if turn.loop is not plan:
                 raise  # a signal to an outer loop
@@ -303,64 +306,64 @@ def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[ProgramValue]:
     """Return the variables as the body sees them."""
     found: list[ProgramValue] = []
-    for i, thing in enumerate(plan.start):
+    for i, operand in enumerate(plan.start):
         if i in plan.fixed:
-            found.append(thing)
-        elif isinstance(thing, Stack):
+            found.append(operand)
+        elif isinstance(operand, Stack):
             if i in plan.lists:
-                found.append(replace(thing, loop=(plan, i), written=None))
+                found.append(replace(operand, loop=(plan, i), written=None))
             else:
-                found.append(thing.filled(values[i]))
+                found.append(operand.filled(values[i]))
         else:
             found.append(values[i])
     return found
 
 
-def _tensor(op: Context, plan: _Plan, number: int) -> Value:
+def _carried_tensor(op: Context, plan: _Plan, number: int) -> Value:
     """Return the initial value that Loop carries for a variable."""
-    thing = plan.start[number]
-    if isinstance(thing, Stack):
-        element = merge_shapes(thing.element, plan.elements.get(number))
-        is_open = element is not None and None in element and thing.dtype != "string"
-        if is_open and thing.items == (None,):
+    operand = plan.start[number]
+    if isinstance(operand, Stack):
+        element = merge_shapes(operand.element, plan.elements.get(number))
+        is_open = element is not None and None in element and operand.dtype != "string"
+        if is_open and operand.items == (None,):
             # The only element is not set yet, so that it may be empty: an iteration sets it.
             assert element is not None
             sizes = [n if isinstance(n, int) else 0 for n in element]
-            empty = op.constant(np.zeros((1, *sizes), numpy_type(thing.dtype)), thing.dtype)
+            empty = op.constant(np.zeros((1, *sizes), numpy_type(operand.dtype)), operand.dtype)
             return op.plain(replace(empty, shape=(1, *element)))
-        return op.plain(stacks.whole(op, thing, plan.elements.get(number)))
-    assert isinstance(thing, Value)
-    return op.plain(thing)
+        return op.plain(stacks.whole(op, operand, plan.elements.get(number)))
+    assert isinstance(operand, Value)
+    return op.plain(operand)
 
 
-def _together(op: Context, thing: ProgramValue, before: Value | None) -> ProgramValue:
+def _together(op: Context, operand: ProgramValue, before: Value | None) -> ProgramValue:
     """Stack the elements of a list that is carried, into one tensor."""
-    if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
-        return thing
-    return thing.filled(stacks.whole(op, thing, before.shape[1:]))
+    if before is None or not isinstance(operand, Stack) or operand.tensor is not None:
+        return operand
+    return operand.filled(stacks.whole(op, operand, before.shape[1:]))
 
 
-def _entry(op: Context, like: Value, shape: Shape | None) -> Value:
+def _declare_variable(op: Context, like: Value, shape: Shape | None) -> Value:
     return op.input(op.unique("var"), like.dtype, like.shape if shape is None else shape)
 
 
-def _scalar(op: Context, thing: ProgramValue) -> Value | None:
-    if isinstance(thing, Unknown):
+def _scalar(op: Context, operand: ProgramValue) -> Value | None:
+    if isinstance(operand, Unknown):
         return None
-    if not isinstance(thing, Value):
-        raise Unsupported(f"a {type(thing).__name__.lower()} for a condition")
-    value = op.plain(thing)
+    if not isinstance(operand, Value):
+        raise Unsupported(f"a {type(operand).__name__.lower()} for a condition")
+    value = op.plain(operand)
     return value if value.rank == 0 else op.reshape(value, ())
 
 
-def _after(op: Context, thing: ProgramValue, like: Value) -> Value:
-    if isinstance(thing, Stack) and thing.tensor is not None:
-        thing = thing.tensor
-    if not isinstance(thing, Value):
-        raise Unsupported(f"a loop whose variable becomes a {type(thing).__name__.lower()}")
-    if thing.dtype != like.dtype:
-        raise Unsupported(f"a loop whose variable of {like.dtype} becomes {thing.dtype}")
-    return op.plain(thing)
+def _returned_tensor(op: Context, operand: ProgramValue, like: Value) -> Value:
+    if isinstance(operand, Stack) and operand.tensor is not None:
+        operand = operand.tensor
+    if not isinstance(operand, Value):
+        raise Unsupported(f"a loop whose variable becomes a {type(operand).__name__.lower()}")
+    if operand.dtype != like.dtype:
+        raise Unsupported(f"a loop whose variable of {like.dtype} becomes {operand.dtype}")
+    return op.plain(operand)
 
 
 def _keep_shapes(
@@ -369,8 +372,8 @@ def _keep_shapes(
     """Return whether all variables keep their shapes; record the shapes that do not."""
     settled = True
     for i in carried:
-        thing = after[i]
-        value = thing.tensor if isinstance(thing, Stack) else thing
+        operand = after[i]
+        value = operand.tensor if isinstance(operand, Stack) else operand
         if not isinstance(value, Value):
             continue
         before = inner[i].shape
@@ -431,18 +434,18 @@ def build_frame_loop(
     outer = walker.current
     assert outer is not None
 
-    def start_body(things: list[ProgramValue]) -> BodyState:
+    def start_body(operands: list[ProgramValue]) -> BodyState:
         inner = BodyState(frame.body, (*outer.path, node.name))
-        for name, thing in zip(frame.body.arguments, things, strict=True):
-            inner.values[name] = [thing]
+        for name, operand in zip(frame.body.arguments, operands, strict=True):
+            inner.values[name] = [operand]
         return inner
 
-    def condition(things: list[ProgramValue]) -> ProgramValue:
-        return walker.run(start_body(things), [frame.condition])[0]
+    def condition(operands: list[ProgramValue]) -> ProgramValue:
+        return walker.run(start_body(operands), [frame.condition])[0]
 
-    def body(things: list[ProgramValue]) -> list[ProgramValue]:
-        made = walker.run(start_body(things), frame.results)
-        return [*made, *things[len(frame.results) :]]
+    def body(operands: list[ProgramValue]) -> list[ProgramValue]:
+        made = walker.run(start_body(operands), frame.results)
+        return [*made, *operands[len(frame.results) :]]
 
     fixed = set(range(len(frame.results), len(inputs)))
     for number, port in enumerate(frame.results):

@@ -270,10 +270,10 @@ class _Model:
         if not is_whole or not isinstance(yielded, list):
             return
         if not self.library.main.nodes[port.node].op.startswith(ONE_OUTPUT):
-            for number, thing in enumerate(yielded[1:], 1):
+            for number, operand in enumerate(yielded[1:], 1):
                 other = f"{port.node}:{number}"
                 op.reserve([other])
-                self._output(op, walker, other, Port(port.node, "", number), thing)
+                self._output(op, walker, other, Port(port.node, "", number), operand)
 
     def _spare(self, op: Context, walker: Walker, main: BodyState, name: str, port: Port) -> None:
         """Make a tensor that depends on no input an output, if it can be lowered."""
@@ -285,21 +285,21 @@ class _Model:
             del walker.findings[before:]
 
     def _output(
-        self, op: Context, walker: Walker, name: str, port: Port, thing: ProgramValue
+        self, op: Context, walker: Walker, name: str, port: Port, operand: ProgramValue
     ) -> None:
         where = f"{port.node}:{port.number}"
         op.graph.sources[name] = where
-        if isinstance(thing, Unknown):
+        if isinstance(operand, Unknown):
             return
-        if not op.graph.signature and isinstance(thing, Stack | Handle | Variable | Dead):
+        if not op.graph.signature and isinstance(operand, Stack | Handle | Variable | Dead):
             return  # not declared as an output: graphs leave lists behind after the last read
-        if isinstance(thing, Dead):
+        if isinstance(operand, Dead):
             walker.findings.append(
                 Finding("TensorFlow op Merge", where, "an output that is never computed")
             )
             return
         try:
-            value = walker.tensor(thing)
+            value = walker.tensor(operand)
         except Unsupported as e:
             walker.findings.append(Finding("output", where, str(e)))
             return

@@ -32,15 +32,15 @@ def find_counters(
     """Return the names of loop variables that start at 0 and grow by 1 in each iteration."""
     found = set()
     for i, value in inner.items():
-        thing, first = after[i], start[i]
-        if not isinstance(thing, Value) or not isinstance(first, Value) or value.rank:
+        operand, first = after[i], start[i]
+        if not isinstance(operand, Value) or not isinstance(first, Value) or value.rank:
             continue
         if value.dtype not in ("int32", "int64"):
             continue
         known = op.static(first)
         if known is None or int(known) != 0:
             continue
-        node = _producer(op.graph, thing.name)
+        node = _producer(op.graph, operand.name)
         if node is None or node.op_type != "Add" or value.name not in node.inputs:
             continue
         other = node.inputs[1 - node.inputs.index(value.name)]

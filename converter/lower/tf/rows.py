@@ -73,10 +73,10 @@ def _fold(
     if not inputs or not contents.follows(node.op):
         return None
     arrays = []
-    for thing in inputs:
-        if not isinstance(thing, Value) or thing.dtype == "string":
+    for operand in inputs:
+        if not isinstance(operand, Value) or operand.dtype == "string":
             return None
-        found = op.elements(thing)
+        found = op.elements(operand)
         if found is None or (found.dtype.kind == "f" and found.size > FLOATS):
             return None
         arrays.append(found)

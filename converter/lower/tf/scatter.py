@@ -180,15 +180,15 @@ CHANGES_OF_ELEMENTS: dict[str, Change] = {
 
 
 def _change(
-    op: Session, thing: ProgramValue, indices: Value, updates: Value, change: Change
+    op: Session, operand: ProgramValue, indices: Value, updates: Value, change: Change
 ) -> ProgramValue:
-    if isinstance(thing, Value):  # a variable of a frozen graph
-        return change(op, thing, indices, updates)
-    if not isinstance(thing, Variable):
-        raise Unsupported(f"a {type(thing).__name__.lower()} where a variable stands")
-    before = op.state.read(thing)
-    op.state.assign(thing, change(op, before, indices, updates))
-    return thing
+    if isinstance(operand, Value):  # a variable of a frozen graph
+        return change(op, operand, indices, updates)
+    if not isinstance(operand, Variable):
+        raise Unsupported(f"a {type(operand).__name__.lower()} where a variable stands")
+    before = op.state.read(operand)
+    op.state.assign(operand, change(op, before, indices, updates))
+    return operand
 
 
 @tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True)

@@ -183,9 +183,9 @@ class State:
         return span.read()
 
 
-def _resource(thing: Variable | Table) -> str:
+def _resource(operand: Variable | Table) -> str:
     """Return a resource's key: nodes with the same key refer to the same resource."""
-    return thing.key if thing.shared in ("", ANONYMOUS) else thing.shared
+    return operand.key if operand.shared in ("", ANONYMOUS) else operand.shared
 
 
 def _by_key(bundle: Bundle) -> Mapping[str, str]:

@@ -76,10 +76,10 @@ def dense_table(
     return _handle(op, node)
 
 
-def _table(thing: ProgramValue) -> Table:
-    if not isinstance(thing, Table):
-        raise Unsupported(f"a {type(thing).__name__.lower()} where a table stands")
-    return thing
+def _table(operand: ProgramValue) -> Table:
+    if not isinstance(operand, Table):
+        raise Unsupported(f"a {type(operand).__name__.lower()} where a table stands")
+    return operand
 
 
 # -- filling ---------------------------------------------------------------------------------------
@@ -133,29 +133,29 @@ def remove(op: Session, table_handle: ProgramValue, keys: ProgramValue, /) -> li
     return []
 
 
-def _whole(op: Context, thing: ProgramValue) -> np.ndarray:
+def _whole(op: Context, operand: ProgramValue) -> np.ndarray:
     """Return the elements of a constant tensor of any size.
 
     Raises:
         Unsupported: The elements are not computed from constants alone.
     """
-    if not isinstance(thing, Value):
-        raise Unsupported(f"entries of a {type(thing).__name__.lower()}")
-    found = op.static(thing)
+    if not isinstance(operand, Value):
+        raise Unsupported(f"entries of a {type(operand).__name__.lower()}")
+    found = op.static(operand)
     if found is not None:
         return found
-    if thing.is_constant and thing.name in op.weights:
-        return op.weights[thing.name].numpy()
-    node = next((n for n in reversed(op.graph.nodes) if thing.name in n.outputs), None)
+    if operand.is_constant and operand.name in op.weights:
+        return op.weights[operand.name].numpy()
+    node = next((n for n in reversed(op.graph.nodes) if operand.name in n.outputs), None)
     if node is not None:
         inputs = [op.graph.initializers.get(name) for name in node.inputs]
         if node.op_type == "Range" and all(isinstance(v, np.ndarray) for v in inputs):
             start, limit, step = (v.item() for v in inputs if isinstance(v, np.ndarray))
-            return np.arange(start, limit, step).astype(thing.dtype)
+            return np.arange(start, limit, step).astype(operand.dtype)
         if node.op_type in ("Cast", "Identity", "Reshape"):
             spec = op.graph.specs[node.inputs[0]]
             before = Value(node.inputs[0], spec.dtype, spec.shape, tuple(range(len(spec.shape))))
-            kind = object if thing.dtype == "string" else thing.dtype
+            kind = object if operand.dtype == "string" else operand.dtype
             return _whole(op, before).astype(kind).reshape(-1)
     raise Unsupported("entries that are computed")
 
@@ -222,9 +222,9 @@ class Content:
     values: np.ndarray
 
 
-def content(op: Session, thing: ProgramValue) -> Content:
+def content(op: Session, operand: ProgramValue) -> Content:
     """Return the entries of a table; of a duplicate key the last value."""
-    table = _table(thing)
+    table = _table(operand)
     entries = op.state.entries(table)
     keys = entries.keys.reshape(-1)
     values = entries.values

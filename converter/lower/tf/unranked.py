@@ -275,8 +275,8 @@ def rank_inputs(node: Node, inputs: Sequence[ProgramValue]) -> list[ProgramValue
     ]
 
 
-def _as(thing: Unranked, shape: Shape) -> Value:
-    return Value(thing.name, thing.dtype, shape, identity(len(shape)))
+def _as(operand: Unranked, shape: Shape) -> Value:
+    return Value(operand.name, operand.dtype, shape, identity(len(shape)))
 
 
 def _shape(op: Context, x: Unranked) -> Value:
@@ -293,13 +293,13 @@ def of_any_rank(
         Unsupported: An input is not a tensor, or the operator does not support its dtype.
     """
     names, dtypes = [], []
-    for thing in inputs:
-        if isinstance(thing, Value):
-            thing = op.plain(thing)
-        elif not isinstance(thing, Unranked):
-            raise Unsupported(f"a {type(thing).__name__.lower()}")
-        names.append(thing.name)
-        dtypes.append(thing.dtype)
+    for operand in inputs:
+        if isinstance(operand, Value):
+            operand = op.plain(operand)
+        elif not isinstance(operand, Unranked):
+            raise Unsupported(f"a {type(operand).__name__.lower()}")
+        names.append(operand.name)
+        dtypes.append(operand.dtype)
     check_dtypes(op_type, dtypes)
     name = op.unique(op_type)
     op.graph.nodes.append(Made(op_type, names, [name], dict(attributes), name))

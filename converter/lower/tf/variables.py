@@ -33,10 +33,10 @@ def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Vari
     )
 
 
-def _variable(thing: ProgramValue) -> Variable:
-    if not isinstance(thing, Variable):
-        raise Unsupported(f"a {type(thing).__name__.lower()} where a variable stands")
-    return thing
+def _variable(operand: ProgramValue) -> Variable:
+    if not isinstance(operand, Variable):
+        raise Unsupported(f"a {type(operand).__name__.lower()} where a variable stands")
+    return operand
 
 
 @tf_op("ReadVariableOp", "_ReadVariablesOp", any_input=True)
@@ -93,8 +93,8 @@ def assign(op: Session, ref: ProgramValue, value: ProgramValue, /) -> ProgramVal
     return ref
 
 
-def _change(op: Session, thing: ProgramValue, op_type: str, value: Value) -> Variable:
-    found = _variable(thing)
+def _change(op: Session, operand: ProgramValue, op_type: str, value: Value) -> Variable:
+    found = _variable(operand)
     before = op.state.read(found)
     op.state.assign(found, op.elementwise(op_type, before, value))
     return found

@@ -106,8 +106,8 @@ class Walker:
             )
         path = (*self.current.path, at or name) if self.current is not None else ()
         inner = BodyState(body, path)
-        for argument, thing in zip(body.arguments, arguments, strict=True):
-            inner.values[argument] = [thing]
+        for argument, operand in zip(body.arguments, arguments, strict=True):
+            inner.values[argument] = [operand]
         return self.run(inner, body.results, body.effects)
 
     def run(
@@ -285,17 +285,17 @@ class Walker:
             return unranked.lower_any_rank(self.op, node, inputs)
         return self._call(row, node, known)
 
-    def tensor(self, thing: ProgramValue) -> ProgramValue:
+    def tensor(self, operand: ProgramValue) -> ProgramValue:
         """Return a value as a tensor; a variable reference is read.
 
         Raises:
             Unsupported: The value is not a tensor.
         """
-        if isinstance(thing, Variable) and thing.is_reference:
-            return self.state.read(thing)
-        if not isinstance(thing, Value | Unranked):
-            raise Unsupported(f"of a {type(thing).__name__.lower()}")
-        return thing
+        if isinstance(operand, Variable) and operand.is_reference:
+            return self.state.read(operand)
+        if not isinstance(operand, Value | Unranked):
+            raise Unsupported(f"of a {type(operand).__name__.lower()}")
+        return operand
 
     def _call(self, row: Row, node: Node, inputs: Sequence[ProgramValue]) -> Any:
         return call_row(self.op, row, node, inputs, arguments_of(node, row))
@@ -303,9 +303,9 @@ class Walker:
     def _trace(self, node: Node, where: str, results: Sequence[ProgramValue]) -> None:
         if node.op in ("Const", "Placeholder"):
             return
-        for number, thing in enumerate(results):
-            if isinstance(thing, Value) and not thing.is_constant:
-                trace = Trace(where, node.op, number, thing.name, thing.stored)
+        for number, operand in enumerate(results):
+            if isinstance(operand, Value) and not operand.is_constant:
+                trace = Trace(where, node.op, number, operand.name, operand.stored)
                 self.op.graph.traces.append(trace)
 
     # -- branches of TensorFlow 1 --------------------------------------------------------------
@@ -382,16 +382,16 @@ def _check_shapes(node: Node, results: Sequence[ProgramValue]) -> None:
     """
     if "_output_shapes" not in node.raw:
         return
-    for thing, recorded in zip(results, node.attribute("_output_shapes"), strict=False):
-        if not isinstance(thing, Value) or recorded is None:
+    for operand, recorded in zip(results, node.attribute("_output_shapes"), strict=False):
+        if not isinstance(operand, Value) or recorded is None:
             continue
-        differs = len(recorded) != thing.rank or any(
+        differs = len(recorded) != operand.rank or any(
             isinstance(m, int) and isinstance(n, int) and m != n
-            for m, n in zip(recorded, thing.shape, strict=True)
+            for m, n in zip(recorded, operand.shape, strict=True)
         )
         if differs:
             raise Unsupported(
-                f"the file records the shape {list(recorded)}, and not {list(thing.shape)}"
+                f"the file records the shape {list(recorded)}, and not {list(operand.shape)}"
             )
 
 
@@ -412,13 +412,15 @@ def _many(said: Any) -> int:
     return len(said) if isinstance(said, list) else int(said)
 
 
-def _any_unranked(things: Sequence[ProgramValue]) -> bool:
-    return any(isinstance(t, Unranked) for t in things)
+def _any_unranked(operands: Sequence[ProgramValue]) -> bool:
+    return any(isinstance(t, Unranked) for t in operands)
 
 
 def _has_complex(node: Node, inputs: Sequence[ProgramValue]) -> bool:
     """Return whether a node has complex inputs or is a complex constant."""
-    for thing in inputs:
-        if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):
+    for operand in inputs:
+        if isinstance(operand, Complex) or (
+            isinstance(operand, Value) and operand.dtype in COMPLEX
+        ):
             return True
     return node.op == "Const" and node.attribute("dtype") in COMPLEX

@@ -77,7 +77,8 @@ class Row(OpRow):
         except Unsupported:
             return False
         return all(
-            fits(self.kinds.get(name, Any), value, exactly=exactly) for name, value in found.items()
+            matches_annotation(self.kinds.get(name, Any), value, exactly=exactly)
+            for name, value in found.items()
         )
 
 
@@ -148,7 +149,7 @@ def resolve(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Row | 
     return None
 
 
-def fits(kind: Any, value: Any, *, exactly: bool = False) -> bool:
+def matches_annotation(kind: Any, value: Any, *, exactly: bool = False) -> bool:
     """Return whether a value is of the kind that an annotation says.
 
     Args:
@@ -160,14 +161,14 @@ def fits(kind: Any, value: Any, *, exactly: bool = False) -> bool:
         return True
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return any(fits(one, value, exactly=exactly) for one in get_args(kind))
+        return any(matches_annotation(one, value, exactly=exactly) for one in get_args(kind))
     if origin is not None:  # Sequence[...]
         (inner,) = get_args(kind)
         if isinstance(value, list | tuple):
-            return all(fits(inner, one) for one in value)
+            return all(matches_annotation(inner, one) for one in value)
         if exactly or isinstance(value, bool):
             return False
-        return isinstance(value, int | Size) and fits(inner, value)
+        return isinstance(value, int | Size) and matches_annotation(inner, value)
     if kind is None or kind is NoneType:
         return value is None
     if kind is float:

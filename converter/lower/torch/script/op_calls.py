@@ -300,24 +300,24 @@ def _bound(
             return None
         else:
             continue
-        if not suits(argument.kind, value, widened=widened):
+        if not matches_type(argument.kind, value, widened=widened):
             return None
         named[argument.name] = value
     taken = {a.name for a in schema.arguments[len(args) :]}
     return named if all(word in taken for word in kwargs) else None
 
 
-def suits(kind: str, operand: ProgramValue, *, widened: bool) -> bool:
+def matches_type(kind: str, operand: ProgramValue, *, widened: bool) -> bool:
     """Return whether a value is of a schema's type."""
     if kind.endswith("?"):
-        return operand is None or suits(kind[:-1], operand, widened=widened)
+        return operand is None or matches_type(kind[:-1], operand, widened=widened)
     if kind.endswith("]"):
         inner, _, count = kind[:-1].rpartition("[")
         if isinstance(operand, list | tuple):
             if isinstance(operand, Items) and operand.grown is not None:
                 return inner == "Tensor"
-            return all(suits(inner, one, widened=widened) for one in operand)
-        return bool(count) and suits(inner, operand, widened=widened)
+            return all(matches_type(inner, one, widened=widened) for one in operand)
+        return bool(count) and matches_type(inner, operand, widened=widened)
     if isinstance(operand, Reference):  # a tensor of one element is a number where one is wanted
         return kind == "Tensor" or (widened and kind in NUMBERS)
     if kind == "Scalar":
