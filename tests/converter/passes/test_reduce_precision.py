@@ -205,16 +205,16 @@ def test_without_the_device_that_is_said_and_demanded(tmp_path: Path) -> None:
 
 
 def test_what_costs_too_much_is_refused(tmp_path: Path) -> None:
-    # Numbers beyond float16 between two layers of numbers within it.
-    source = FIXTURES / "keras" / "keras30_sequential.keras"
-    inputs = tmp_path / "large.npz"
-    full = tmp_path / "full.onnx"
-    converter.convert(source, to="onnx", out=full, options=Options(verify="weights"))
-    large = {}
-    for value in onnx.load(full).graph.input:
-        sizes = [d.dim_value or 2 for d in value.type.tensor_type.shape.dim]
-        large[value.name] = np.full(sizes, 3e6, np.float32)
-    np.savez(inputs, **large)
+    # The values between two products of smaller values are beyond float16.
+    graph = graph_of(
+        [Node("MatMul", ["x", "up"], ["a"]), Node("MatMul", ["a", "down"], ["y"])],
+        {"x": X}, {"y": X},
+        up=RNG.uniform(1e4, 2e4, (4, 4)).astype(np.float32),
+        down=RNG.uniform(1e-2, 2e-2, (4, 4)).astype(np.float32),
+    )  # fmt: skip
+    source, inputs = tmp_path / "full.onnx", tmp_path / "inputs.npz"
+    onnx.save(model_of(graph), source)
+    np.savez(inputs, x=RNG.uniform(10, 20, (3, 4)).astype(np.float32))
     out = tmp_path / "narrow.onnx"
     options = Options(precision="fp16", comparison=Comparison(inputs=inputs))
     with pytest.raises(VerificationError, match="float16 costs too much"):
