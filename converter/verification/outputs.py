@@ -142,7 +142,7 @@ def _compare_precision(
             file.path, file.emulated, file.graph, dtype, on_device=file.reduced, options=options
         )
         yield Compared(f"{name} in {options.precision}".lstrip(), report.plain())
-        yield from judge_precision(report, dtype, emulated=file.emulated != file.reduced)
+        yield from judge_precision(report, dtype)
         reports[name] = report
     return reports
 

@@ -67,7 +67,7 @@ def _judged_there(report: DeviceReport) -> Step:
     return Step("verified", f"{text}{report.converted.runtime}{left}", report.seconds)
 
 
-def judge_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
+def judge_precision(report: GraphReport, dtype: str) -> Iterator[Step]:
     """Yield the error introduced by reducing the precision of a graph.
 
     Raises:
@@ -77,10 +77,9 @@ def judge_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Itera
         hint = "bf16 has float32's range" if dtype == "float16" else None
         raise VerificationError(f"{dtype} costs too much: {report.reason}", hint=hint)
     if report.status == "passed":
-        how = " rounded at each node, for CPUs have no kernels of it" if emulated else ""
         bound = max((m.atol / m.scale for m in report.outputs.values() if m.scale), default=0.0)
         text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"
-        yield Step("verified", f"{text} {report.converted}{how}", report.seconds)
+        yield Step("verified", f"{text} {report.converted}, rounded at each node", report.seconds)
         if report.device is not None:
             yield _judged_there(report.device)
     else:

@@ -22,8 +22,8 @@ class GraphFile(NamedTuple):
         graph: What it holds.
         path: The file that computes what the source does, in full precision.
         reduced: The file of reduced precision that is the output, or None.
-        emulated: The same graph, rounded at each node, for a runtime without kernels of that
-            precision; `reduced` itself where none is needed.
+        emulated: The same graph in float32, rounded at each node, for CPUs, which have no kernels
+            of that precision; None where outputs are not compared.
     """
 
     graph: "Graph"
