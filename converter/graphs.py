@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from converter.lower import lower
 from converter.opsets import OPSET, OPSETS
 from converter.options import Options
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation, TensorSpec
 from formats.errors import (
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from converter.child.trust import Trusted
     from converter.lower.graph import Graph
 
+PRETRAINED = hugging_face.KIND
 NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without a computation
-TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
+TORCH = ("torchscript", "exported_program", "torch_modules", PRETRAINED)  # kinds of topologies
 ASKED = re.compile(r"takes opset=(\d+)")  # phrase in messages of unsupported ops
 
 
@@ -181,7 +183,8 @@ def _of_torch(
 ) -> "tuple[Bundle, Graph]":
     """Lower a torch program natively; if it has unsupported ops, have torch export it."""
     gap: ConvertError | None = None
-    if options.arch is None and options.exporter in ("auto", "native"):
+    is_pretrained = bundle.topology is not None and bundle.topology.kind == PRETRAINED
+    if options.arch is None and options.exporter in ("auto", "native") and not is_pretrained:
         try:
             return bundle, _natively(bundle, opset, options)
         except (UnsupportedError, CorruptError) as e:

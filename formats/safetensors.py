@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.containers.jsontext import parse
-from formats.core.bundle import JSON, Bundle, Encoding, LeftOut, Metadata, Topology
+from formats.core.bundle import JSON, Bundle, Encoding, LeftOut, Metadata
 from formats.core.storage import File, Span
 from formats.core.weights import DTYPES, Computed, Tensor
 from formats.errors import CorruptError, LimitError
@@ -208,20 +209,10 @@ def read_files(
     left_out = tuple(
         LeftOut(n, "a file beside the weights, not part of them")
         for n in beside
-        if n not in names and n != "config.json" and not n.endswith(INDEX_SUFFIX)
+        if n not in names and n != hugging_face.CONFIG and not n.endswith(INDEX_SUFFIX)
     )
-    topology = None
-    if "config.json" in beside:
-        text = Span.whole(artifact.member("config.json"))
-        config = parse(text.read(), where=text.name, limit=artifact.limits.max_header_bytes)
-        topology = Topology("hf_config", _config_summary(config), config)
     metadata = replace(bundle.metadata, left_out=left_out)
-    return replace(bundle, metadata=metadata, topology=topology)
-
-
-def _config_summary(config: JSON) -> dict[str, JSON]:
-    keys = ("architectures", "model_type", "_class_name", "torch_dtype", "transformers_version")
-    return {k: config[k] for k in keys if k in config} if isinstance(config, dict) else {}
+    return replace(bundle, metadata=metadata, topology=hugging_face.read_topology(artifact))
 
 
 def _bundle(

@@ -18,9 +18,12 @@ from converter.capture.matching import TemporaryFolder, match_weights
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, digest, plain
-from converter.lower.graph import Attribute, Graph, Shape
+from converter.lower import lower as lower_bundle
+from converter.lower.graph import Attribute, Graph, Node, Shape
 from converter.lower.onnx.lowering import lower
 from converter.options import Arch
+from converter.passes import simplify
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
 from formats.errors import (
@@ -32,10 +35,14 @@ from formats.errors import (
 )
 from formats.limits import DEFAULT, Limits
 from formats.onnx import files as onnx_files
+from formats.torch import export as torch_export
 
 SCRIPT = Path(__file__).with_name("torch_exporter.py")
+PROGRAM = "program.pt2"  # that the child saves for the exporter "program"
+TRANSFORMERS_EXTRA = 'pip install "model-convert[transformers]"'
 TORCH_EXTRA = 'pip install "model-convert[torch]"'
-FORMS = ("torchscript", "exported_program", "torch_modules")
+PRETRAINED = hugging_face.KIND
+FORMS = ("torchscript", "exported_program", "torch_modules", PRETRAINED)
 STATE_DICT = "state_dict"
 EXPORTERS = ("export", "torchscript")
 # No class of a library may fetch code or weights while a source is opened.
@@ -91,6 +98,8 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
         DependencyError: torch is not installed, or its child died.
     """
     form = _form(bundle, request)
+    if form == PRETRAINED:
+        _check_installed(source)
     # The exported file is read again when weights are written: its folder lives as long as they do.
     folder = TemporaryFolder()
     here = folder.path
@@ -114,7 +123,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
         "root": str(ROOT),
         "inputs": [_spec_json(s) for s in specs],
         "values": _save_examples(known, here),
-        "exporters": [request.exporter] if request.exporter in EXPORTERS else [*EXPORTERS],
+        "exporters": _exporters(form, request),
         "opset": request.opset,
     }
     answer = child.ask(
@@ -128,8 +137,14 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     )
     if answer.get("status") != "done":
         _refuse(source, answer, request)
-    exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
-    graph = lower(exported, limits=request.limits)
+    if (here / PROGRAM).exists():
+        exported = torch_export.read(Artifact(here / PROGRAM, request.limits))
+        graph = lower_bundle(exported, request.opset)
+        _name_outputs(graph, answer["outputs"])
+        simplify(graph)
+    else:
+        exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
+        graph = lower(exported, limits=request.limits)
     _describe(graph, answer, request.trust if form in ("torch_modules", STATE_DICT) else ())
     return Captured(match_weights(graph, exported.weights, bundle, folder), graph)
 
@@ -145,6 +160,23 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
             hint="arch='package.module:factory' names the factory of their module",
         )
     return STATE_DICT
+
+
+def _check_installed(source: Path) -> None:
+    """Raise DependencyError where no child would find transformers, without starting one."""
+    if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec("transformers"):
+        return
+    raise DependencyError(
+        "a graph of it takes transformers, which is not installed", where=source.name,
+        hint=TRANSFORMERS_EXTRA,
+    )  # fmt: skip
+
+
+def _exporters(form: str, request: CaptureRequest) -> list[str]:
+    """Return the exporters to try, in order: of a folder's model the program alone is asked for."""
+    if request.exporter in EXPORTERS:
+        return [request.exporter]
+    return ["program"] if form == PRETRAINED else [*EXPORTERS]
 
 
 def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limits) -> Path:
@@ -222,7 +254,8 @@ def _input_options(answer: Mapping[str, Any]) -> str:
 def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
     """Record which exporter made a graph, and rename its dynamic axes as requested."""
     versions = answer["versions"]
-    graph.exporter = f"{answer['exporter']} {versions['torch']}"
+    library = f"transformers {versions['transformers']}, " if "transformers" in versions else ""
+    graph.exporter = f"{library}{answer['exporter']} {versions['torch']}"
     graph.notes = [str(note) for note in answer["notes"]]
     graph.metadata = {}
     graph.name = "main_graph"
@@ -247,6 +280,17 @@ def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted])
 def _module_path(module: str) -> Path | None:
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin else None
+
+
+def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
+    """Give the outputs of a graph other names; a name that a value has gets an underscore."""
+    for old, name in zip(graph.outputs, names, strict=True):
+        new = name
+        while new in graph.specs:
+            new += "_"
+        graph.nodes.append(Node("Identity", [old], [new], {}, new))
+        graph.specs[new] = graph.specs[old]
+        graph.outputs[graph.outputs.index(old)] = new
 
 
 def _rename_axes(graph: Graph, names: Mapping[str, str]) -> None:

@@ -6,12 +6,13 @@ with torch can run it. ``question.json`` has what `torch_loading` needs to load 
     inputs     name, dtype and shape of each input, a name for a dynamic axis; none for a program
                that records its own
     values     files of example inputs, by name, where there are any
-    exporters  ``export`` and ``torchscript``, in the order to try them
+    exporters  ``export``, ``torchscript`` and ``program``, in the order to try them
     opset      version of ONNX's operators
 
 and ``answer.json`` has ``status`` and what goes with it:
 
-    done       ``exporter``, ``versions``, ``notes``, ``axes`` that were asked for, ``model.onnx``
+    done       ``exporter``, ``versions``, ``notes``, ``axes`` that were asked for, ``model.onnx``;
+               of ``program`` a file `PROGRAM` instead, and the names of its ``outputs``
     absent     torch, or what its exporter needs (``lacking``), is not here
     refused    it would run untrusted code
     mismatch   the state dict does not fit the factory's module
@@ -21,6 +22,7 @@ and ``answer.json`` has ``status`` and what goes with it:
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import io
@@ -48,6 +50,8 @@ NOISE = (
     "The tensor attributes self.", "A model attribute `lifted_tensor",
 )
 # fmt: on
+PROGRAM = "program.pt2"
+PACKAGES = {"hf_config": ("torch", "transformers")}  # that a form needs
 DEPRECATED = (DeprecationWarning, FutureWarning, PendingDeprecationWarning)
 
 
@@ -87,7 +91,8 @@ def main(folder: Path) -> None:
 
 def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     exporters = list(question["exporters"])
-    missing = [m for m in ("torch", "onnx", "onnxscript") if importlib.util.find_spec(m) is None]
+    needed = PACKAGES.get(question["form"], ("torch", "onnx", "onnxscript"))
+    missing = [m for m in needed if importlib.util.find_spec(m) is None]
     if "torchscript" in exporters and "torch" not in missing and missing:
         exporters = ["torchscript"]  # which needs neither
     elif missing:
@@ -97,6 +102,8 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     describe_error = _beside("../child/describe_error").describe_error
     logging.disable(logging.ERROR)
     answer: dict[str, Any] = {"versions": {"torch": torch.__version__}}
+    if "transformers" in needed:
+        answer["versions"]["transformers"] = importlib.metadata.version("transformers")
     torch.backends.mha.set_fastpath_enabled(False)  # an operator that no exporter knows
     try:
         loaded = loading.load(torch, question)
@@ -119,12 +126,11 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     said: list[str] = []
     said += [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []
     for exporter in exporters:
-        export = {"export": _export, "torchscript": _torchscript}[exporter]
+        export = EXPORTERS[exporter]
         try:
             with quiet(), torch.no_grad():
                 names = output_names(torch, source)
                 made = export(torch, source, question["opset"], names, folder / "model.onnx")
-                check(folder / "model.onnx")
         except Exception as e:  # noqa: BLE001 - likewise: there may be another exporter
             said.append(f"{CALLED[exporter]}: {reason(e)}")
             continue
@@ -137,7 +143,7 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SPATIAL: Mapping[int, list[Any]] = {3: ["length"], 4: [224, 224], 5: [16, 112, 112]}
-CALLED = {"export": "torch.export", "torchscript": "torch.jit"}
+CALLED = {"export": "torch.export", "torchscript": "torch.jit", "program": "torch.export"}
 
 
 def reason(error: BaseException) -> str:
@@ -162,7 +168,7 @@ def _source(
     """
     if loaded.program is not None and not question["inputs"]:
         return _recorded(torch, loaded)
-    specs = [dict(spec) for spec in question["inputs"]]
+    specs = [dict(spec) for spec in question["inputs"] or loaded.inputs]
     if not specs:
         raise InputsError("it does not record its inputs")
     parameters = loading.parameters(loaded.module)
@@ -347,7 +353,17 @@ def _export(
     )  # fmt: skip
     nbytes = sum(t.numel() * t.element_size() for t in program.state_dict.values())
     made.save(path, external_data=nbytes > LARGEST_FILE)
+    check(path)
     return {}
+
+
+def _program(
+    torch: Any, source: Source, opset: int, outputs: list[str], path: Path
+) -> dict[str, Any]:
+    """Save what torch.export makes of a module: it becomes a graph elsewhere."""
+    del opset
+    torch.export.save(export_module(torch, source), path.with_name(PROGRAM))
+    return {"outputs": outputs}
 
 
 def keep_normalisations() -> None:
@@ -392,9 +408,24 @@ def export_module(torch: Any, source: Source) -> Any:
         named = dict(zip(source.kwargs, shapes[places:], strict=True))
         parameters = [*inspect.signature(module.forward).parameters][:places]
         shapes = {**dict(zip(parameters, shapes, strict=False)), **named}
-    return torch.export.export(
-        module, source.args, source.kwargs, dynamic_shapes=shapes, strict=False
-    )
+    given = source.args, source.kwargs
+    try:
+        return torch.export.export(module, *given, dynamic_shapes=shapes, strict=False)
+    except Exception as e:
+        # A bound that the module sets to an axis, such as its number of positions, is accepted.
+        refined = _refined(torch, str(e), shapes)
+        if refined is None:
+            raise
+        return torch.export.export(module, *given, dynamic_shapes=refined, strict=False)
+
+
+def _refined(torch: Any, message: str, shapes: Any) -> Any:
+    """Return dynamic shapes with the bounds that torch.export suggests; None if it does not."""
+    fixes = message.partition("\n\nThe error above")[0]
+    if "Suggested fixes:" not in fixes or shapes is None:
+        return None
+    refine = torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes
+    return refine(fixes, shapes)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:
@@ -417,6 +448,7 @@ def _torchscript(
         opset_version=opset, input_names=source.names, output_names=outputs, dynamic_axes=axes,
         training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False, verbose=False,
     )  # fmt: skip
+    check(path)
     return {}
 
 
@@ -461,6 +493,8 @@ def _beside(name: str) -> Any:
     spec.loader.exec_module(module)
     return module
 
+
+EXPORTERS = {"export": _export, "torchscript": _torchscript, "program": _program}
 
 if __name__ == "__main__":
     # Modules of this file's folder must not shadow others of the same name.

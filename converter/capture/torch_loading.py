@@ -4,7 +4,8 @@ This runs only in a child process, and imports nothing of the project but the fi
 so that any Python (3.10 and later) with torch can run it. Both the child that exports a graph and
 the child that runs the source to verify one load it with this module. A question has
 
-    form        ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``
+    form        ``torchscript``, ``exported_program``, ``torch_modules``, ``state_dict`` or
+                ``hf_config``: a folder of Hugging Face's, which `pretrained` loads
     source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
     arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
     trusted     the user's modules, name and path, whose classes a pickle may use
@@ -94,7 +95,7 @@ def beside(name: str) -> Any:
     return module
 
 
-guard, states = beside("torch_guard"), beside("torch_states")
+guard, states, pretrained = beside("torch_guard"), beside("torch_states"), beside("pretrained")
 RefusedError, MismatchError = guard.RefusedError, states.MismatchError
 
 
@@ -107,12 +108,14 @@ class Loaded:
         program: The ExportedProgram, if it is one.
         notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
+        inputs: Name, dtype and shape of each input, where the source's library knows them.
     """
 
     module: Any
     program: Any = None
     notes: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
 
 
 def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded:
@@ -133,6 +136,7 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
         "exported_program": _export,
         "torch_modules": _load_pickle,
         "state_dict": _with_factory,
+        "hf_config": _pretrained,
     }[question["form"]]
     loaded = loader(torch, question, device)
     if loaded.program is None:
@@ -343,6 +347,21 @@ def built(torch: Any, question: Mapping[str, Any]) -> Any:
     if not isinstance(made, torch.nn.Module):
         raise ValueError(f"{said['factory']} makes a {type(made).__name__}, no torch.nn.Module")  # noqa: TRY004 - what it is, is the user's
     return made
+
+
+# -- folders of Hugging Face's ---------------------------------------------------------------------
+
+
+def _pretrained(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    os.environ.update(OFFLINE)
+    folder, trusted = Path(question["source"]), _import_trusted(question)
+    try:
+        module, inputs = pretrained.load(torch, folder, device, trusted)
+    except pretrained.UntrustedError as e:
+        raise RefusedError(f"its class is code in the folder: {e}") from e
+    except pretrained.IncompleteError as e:
+        raise MismatchError(str(e)) from e
+    return Loaded(module, inputs=inputs)
 
 
 # -- calling -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.zip.archive import LOCAL_MAGIC
@@ -110,7 +111,7 @@ def read(artifact: Artifact) -> Bundle:
     )
     return finish(
         tree, session, format="torch-sharded", variant=variant, recorded=recorded,
-        assets=assets,
+        topology=hugging_face.read_topology(artifact), assets=assets,
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ from converter.verification.sources import tensorflow as tensorflow_source
 from converter.verification.sources import torch as torch_source
 from converter.verification.sources.tensorflow import Binding, may_have_tensorflow
 from converter.verification.sources.torch import STATE_DICT, Torch, may_have_torch
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, SourceError, UnsupportedError, UsageError
@@ -304,6 +305,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "torchscript": _TORCH,
     "exported_program": _TORCH,
     "torch_modules": _TORCH,
+    hugging_face.KIND: _TORCH,
     STATE_DICT: _TORCH,
 }
 
