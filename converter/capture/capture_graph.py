@@ -27,6 +27,7 @@ from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
 from formats.errors import (
+    CorruptError,
     DependencyError,
     InternalError,
     SafetyError,
@@ -44,6 +45,7 @@ TORCH_EXTRA = 'pip install "model-convert[torch]"'
 PRETRAINED = hugging_face.KIND
 FORMS = ("torchscript", "exported_program", "torch_modules", PRETRAINED)
 STATE_DICT = "state_dict"
+TRUSTING = ("torch_modules", STATE_DICT, PRETRAINED)  # forms that may run trusted code
 EXPORTERS = ("export", "torchscript")
 # No class of a library may fetch code or weights while a source is opened.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -93,13 +95,14 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     Raises:
         UnsupportedError: The source is not a program, its inputs are unknown, or torch cannot load
             or export it.
+        CorruptError: A folder lacks tensors of its model.
         UsageError: The inputs or the factory do not fit the program.
         SafetyError: It needs code that is not trusted.
         DependencyError: torch is not installed, or its child died.
     """
     form = _form(bundle, request)
     if form == PRETRAINED:
-        _check_installed(source)
+        _check_pretrained(source, bundle)
     # The exported file is read again when weights are written: its folder lives as long as they do.
     folder = TemporaryFolder()
     here = folder.path
@@ -145,7 +148,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     else:
         exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
         graph = lower(exported, limits=request.limits)
-    _describe(graph, answer, request.trust if form in ("torch_modules", STATE_DICT) else ())
+    _describe(graph, answer, request.trust if form in TRUSTING else ())
     return Captured(match_weights(graph, exported.weights, bundle, folder), graph)
 
 
@@ -162,8 +165,14 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
     return STATE_DICT
 
 
-def _check_installed(source: Path) -> None:
-    """Raise DependencyError where no child would find transformers, without starting one."""
+def _check_pretrained(source: Path, bundle: Bundle) -> None:
+    """Raise, without starting a child, where it would find no model or no transformers."""
+    summary = bundle.topology.summary if bundle.topology else {}
+    if "model_type" not in summary and "architectures" not in summary:
+        raise UnsupportedError(
+            "graphs of folders whose config.json names no model of transformers", where=source.name,
+            hint="arch='package.module:factory' names the factory of their module",
+        )  # fmt: skip
     if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec("transformers"):
         return
     raise DependencyError(
@@ -229,6 +238,8 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
             )  # fmt: skip
         case "refused":
             raise SafetyError(error, where=source.name)
+        case "mismatch" if request.arch is None:
+            raise CorruptError(error, where=source.name)
         case "mismatch":
             factory = request.arch.factory if request.arch else ""
             raise UsageError(

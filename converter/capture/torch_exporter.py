@@ -91,7 +91,8 @@ def main(folder: Path) -> None:
 
 def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     exporters = list(question["exporters"])
-    needed = PACKAGES.get(question["form"], ("torch", "onnx", "onnxscript"))
+    needed = [*PACKAGES.get(question["form"], ("torch",))]
+    needed += [] if exporters == ["program"] else ["onnx", "onnxscript"]
     missing = [m for m in needed if importlib.util.find_spec(m) is None]
     if "torchscript" in exporters and "torch" not in missing and missing:
         exporters = ["torchscript"]  # which needs neither
@@ -412,20 +413,22 @@ def export_module(torch: Any, source: Source) -> Any:
     try:
         return torch.export.export(module, *given, dynamic_shapes=shapes, strict=False)
     except Exception as e:
-        # A bound that the module sets to an axis, such as its number of positions, is accepted.
-        refined = _refined(torch, str(e), shapes)
-        if refined is None:
+        if "Constraints violated" not in str(e):
             raise
-        return torch.export.export(module, *given, dynamic_shapes=refined, strict=False)
+        # A bound of an axis, such as a number of positions, is accepted; any other condition
+        # becomes an assertion of the program.
+        return torch.export.export(
+            module, *given, dynamic_shapes=_refined(torch, str(e), shapes), strict=False,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )  # fmt: skip
 
 
 def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with the bounds that torch.export suggests; None if it does not."""
+    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any."""
     fixes = message.partition("\n\nThe error above")[0]
-    if "Suggested fixes:" not in fixes or shapes is None:
-        return None
-    refine = torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes
-    return refine(fixes, shapes)
+    if "Suggested fixes:" not in fixes:
+        return shapes
+    return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(fixes, shapes)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:

@@ -1,0 +1,101 @@
+"""The inputs that models of Hugging Face folders are declared with, without transformers."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import converter
+from converter.capture import capture_graph, pretrained
+from formats.errors import DependencyError, UnsupportedError
+
+SEQUENCE, DECODER = ["batch", "sequence"], ["batch", "decoder_sequence"]
+
+
+def declared(tmp_path: Path, parameters: str, class_name: str = "Model", **config: object):
+    """Return the shapes of inputs by name, of a class whose forward has these parameters."""
+    space: dict[str, object] = {}
+    exec(f"def forward(self, {parameters}): ...", space)
+    model = type(class_name, (), {"forward": space["forward"]})()
+    specs = pretrained.declare_inputs(model, SimpleNamespace(**config), tmp_path)
+    return {spec["name"]: (spec["dtype"], spec["shape"]) for spec in specs}
+
+
+def test_text_has_token_types_where_the_configuration_has_several(tmp_path: Path) -> None:
+    parameters = "input_ids, attention_mask, token_type_ids, position_ids, labels"
+    plain = {"input_ids": ("int64", SEQUENCE), "attention_mask": ("int64", SEQUENCE)}
+    assert declared(tmp_path, parameters, type_vocab_size=1) == plain
+    typed = {**plain, "token_type_ids": ("int64", SEQUENCE)}
+    assert declared(tmp_path, parameters, type_vocab_size=2) == typed
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"model_input_names": ["input_ids", "attention_mask"]})
+    )
+    assert declared(tmp_path, parameters, type_vocab_size=2) == plain
+
+
+def test_a_decoder_has_its_own_tokens_but_not_for_classification(tmp_path: Path) -> None:
+    parameters = "input_ids, attention_mask, decoder_input_ids"
+    found = declared(tmp_path, parameters, "BartForConditionalGeneration")
+    assert found["decoder_input_ids"] == ("int64", DECODER)
+    found = declared(tmp_path, parameters, "BartForSequenceClassification")
+    assert "decoder_input_ids" not in found
+
+
+@pytest.mark.parametrize(
+    ("config", "processor", "size"),
+    [
+        ({"image_size": 30}, {}, (30, 30)),
+        ({"image_size": [20, 40]}, {"size": 8}, (20, 40)),
+        ({"vision_config": SimpleNamespace(image_size=48, num_channels=3)}, {}, (48, 48)),
+        ({}, {"crop_size": {"height": 56, "width": 64}, "size": {"shortest_edge": 72}}, (56, 64)),
+        ({}, {"size": {"shortest_edge": 72}}, (72, 72)),
+        ({}, {}, (224, 224)),
+    ],
+)
+def test_images_have_the_size_of_the_configuration_or_the_processor(
+    config: dict, processor: dict, size: tuple[int, int], tmp_path: Path
+) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    found = declared(tmp_path, "pixel_values", **config)
+    assert found == {"pixel_values": ("float32", ["batch", 3, *size])}
+
+
+def test_sound_is_samples_or_a_spectrogram(tmp_path: Path) -> None:
+    assert declared(tmp_path, "input_values") == {"input_values": ("float32", ["batch", "samples"])}
+    found = declared(tmp_path, "input_values", num_mel_bins=16, max_length=64)
+    assert found == {"input_values": ("float32", ["batch", 64, 16])}
+    found = declared(tmp_path, "input_features", num_mel_bins=16, max_source_positions=50)
+    assert found == {"input_features": ("float32", ["batch", 16, 100])}
+    found = declared(tmp_path, "input_features", input_feat_per_channel=40)
+    assert found == {"input_features": ("float32", ["batch", "frames", 40])}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    made = tmp_path / "model"
+    made.mkdir()
+    save_file({"w": np.ones(3, "f4")}, made / "model.safetensors")
+    (made / "config.json").write_text('{"model_type": "bert"}')
+    return made
+
+
+def test_without_transformers_the_extra_is_named(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv(capture_graph.TORCH_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr(capture_graph.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DependencyError, match="takes transformers") as caught:
+        converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
+    assert "model-convert[transformers]" in str(caught.value)
+    made = converter.convert(folder, to="portable", out=tmp_path / "out")
+    (left_out,) = made.bundle.metadata.left_out
+    assert (left_out.name, "transformers" in left_out.reason) == ("graph (hf_config)", True)
+    assert not (tmp_path / "out" / "model.onnx").exists()
+
+
+def test_a_configuration_of_another_library_is_not_supported(folder: Path, tmp_path: Path) -> None:
+    (folder / "config.json").write_text('{"_class_name": "UNet2DModel"}')
+    with pytest.raises(UnsupportedError, match="no model of transformers"):
+        converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")

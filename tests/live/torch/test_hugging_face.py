@@ -1,0 +1,196 @@
+"""Folders that transformers saves become graphs that compute what the model computes."""
+
+import json
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+import converter
+from converter.child.process import TORCH_PYTHON_VARIABLE
+from converter.options import Options
+from formats.errors import CorruptError, SafetyError
+
+torch = pytest.importorskip("torch")
+onnxruntime = pytest.importorskip("onnxruntime")
+transformers = pytest.importorskip("transformers")
+from tensorflow_server import stand_in  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+TEXT = {"vocab_size": 99, "max_position_embeddings": 64}
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48}  # fmt: skip
+VISION = {**SIZE, "image_size": 32, "patch_size": 8}
+MODELS = {
+    "bert": ("BertForSequenceClassification", {**TEXT, **SIZE, "num_labels": 3}),
+    "roberta": ("RobertaModel", {**TEXT, **SIZE, "type_vocab_size": 1, "pad_token_id": 1}),
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 99, "n_positions": 64, "n_embd": 32, "n_layer": 2,
+                                 "n_head": 4}),
+    "llama": ("LlamaForCausalLM", {**TEXT, **SIZE, "num_key_value_heads": 2}),
+    "t5": ("T5ForConditionalGeneration", {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 48,
+                                          "num_layers": 2, "num_heads": 4}),
+    "vit": ("ViTForImageClassification", VISION),
+    "clip": ("CLIPModel", {"text_config": {**TEXT, **SIZE, "eos_token_id": 98},
+                           "vision_config": VISION, "projection_dim": 16}),
+    "whisper": ("WhisperForConditionalGeneration", {
+        "vocab_size": 99, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48, "num_mel_bins": 16, "max_source_positions": 32,
+        "max_target_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None,
+    }),
+}  # fmt: skip
+# Inputs and outputs as Optimum names them.
+EXPECTED = {
+    "bert": (["input_ids", "attention_mask", "token_type_ids"], ["logits"]),
+    "roberta": (["input_ids", "attention_mask"], ["last_hidden_state", "pooler_output"]),
+    "gpt2": (["input_ids", "attention_mask"], ["logits"]),
+    "llama": (["input_ids", "attention_mask"], ["logits"]),
+    "t5": (["input_ids", "attention_mask", "decoder_input_ids"],
+           ["logits", "encoder_last_hidden_state"]),
+    "vit": (["pixel_values"], ["logits"]),
+    "clip": (["input_ids", "pixel_values", "attention_mask"],
+             ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]),
+    "whisper": (["input_features", "decoder_input_ids"], ["logits", "encoder_last_hidden_state"]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server(tmp_path_factory):
+    with (
+        stand_in(sys.executable, tmp_path_factory.mktemp("s"), "exporter") as path,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv(TORCH_PYTHON_VARIABLE, str(path))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Return the folder of each model, with weights that keep signals alive, and the model."""
+    made = {}
+    for kind, (class_name, settings) in MODELS.items():
+        torch.manual_seed(0)
+        config = transformers.CONFIG_MAPPING[kind](**settings)
+        model = getattr(transformers, class_name)(config).eval()
+        for parameter in model.parameters():
+            if parameter.ndim < 2:
+                torch.nn.init.normal_(parameter, 0.5, 0.2)
+        folder = tmp_path_factory.mktemp(kind)
+        model.save_pretrained(folder)
+        made[kind] = folder, model
+    return made
+
+
+def draw(model, names, batch, length):
+    sizes = {"pixel_values": (batch, 3, 32, 32), "input_features": (batch, 16, 64)}
+    given = {}
+    for name in names:
+        if name in sizes:
+            given[name] = torch.randn(sizes[name])
+        elif name == "attention_mask":
+            given[name] = torch.ones(batch, length, dtype=torch.int64)
+            given[name][0, -2:] = 0
+        else:
+            shape = (batch, length + 2 if name.startswith("decoder") else length)
+            given[name] = torch.randint(0, 2 if "type" in name else 90, shape)
+    return given
+
+
+@pytest.mark.parametrize("kind", [*MODELS])
+def test_the_graph_of_a_folder_computes_what_its_model_does(kind, folders, tmp_path):
+    folder, model = folders[kind]
+    out = tmp_path / "model.onnx"
+    converter.convert(folder, to="onnx", out=out, options=Options(verify="weights"))
+    session = onnxruntime.InferenceSession(out)
+    names = [i.name for i in session.get_inputs()]
+    assert (sorted(names), [o.name for o in session.get_outputs()]) == (
+        sorted(EXPECTED[kind][0]), EXPECTED[kind][1],
+    )  # fmt: skip
+    for batch, length in ((2, 9), (1, 5), (3, 16)):
+        given = draw(model, names, batch, length)
+        with torch.no_grad():
+            expected = model(**given, return_dict=True)
+        found = session.run(None, {n: v.numpy() for n, v in given.items()})
+        for name, array in zip(EXPECTED[kind][1], found, strict=True):
+            scale = float(expected[name].abs().max())
+            np.testing.assert_allclose(array, expected[name], atol=1e-4 * scale)
+
+
+def test_a_bundle_of_a_pickled_folder_holds_its_graph_verified_beside_the_model(
+    folders, tmp_path, monkeypatch
+):
+    monkeypatch.delenv(TORCH_PYTHON_VARIABLE)  # the child that verifies is another
+    _, model = folders["gpt2"]
+    folder = tmp_path / "pickled"
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    model.config.save_pretrained(folder)
+    made = converter.convert(folder, to="portable", out=tmp_path / "out")
+    (report,) = made.verification.graphs.values()
+    assert report.status == "passed"
+    assert [o.name for o in onnx.load(tmp_path / "out/model.onnx").graph.output] == ["logits"]
+
+
+def test_weights_that_are_missing_are_named(folders, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder, _ = folders["vit"]
+    weights = load_file(folder / "model.safetensors")
+    del weights["vit.layernorm.weight"]
+    lacking = tmp_path / "lacking"
+    lacking.mkdir()
+    save_file(weights, lacking / "model.safetensors", {"format": "pt"})
+    (lacking / "config.json").write_text((folder / "config.json").read_text())
+    with pytest.raises(CorruptError, match=r"lacks 1 tensors .*: vit\.layernorm\.weight"):
+        converter.convert(lacking, to="onnx", out=tmp_path / "x.onnx")
+
+
+OWN = """
+import torch
+from pathlib import Path
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+Path({mark!r}).touch()
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own"
+
+class OwnModel(PreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.table = torch.nn.Embedding(9, 4)
+        self.post_init()
+
+    def forward(self, input_ids, return_dict=None):
+        return BaseModelOutput(last_hidden_state=self.table(input_ids) * 2)
+"""
+
+
+def test_code_in_the_folder_runs_only_if_it_is_trusted(tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "cache"))
+    folder, mark = tmp_path / "own", tmp_path / "mark"
+    folder.mkdir()
+    (folder / "modeling_own.py").write_text(OWN.format(mark=str(mark)))
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "own", "architectures": ["OwnModel"],
+        "auto_map": {"AutoConfig": "modeling_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"},
+    }))  # fmt: skip
+    weights = torch.randn(9, 4)
+    save_file({"table.weight": weights}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(SafetyError, match="code in the folder: trust="):
+        converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
+    assert not mark.exists()
+    trust = [f"modeling_own={folder / 'modeling_own.py'}"]
+    converter.convert(folder, to="onnx", out=tmp_path / "x.onnx", trust=trust, verify="weights")
+    assert mark.exists()
+    (found,) = onnxruntime.InferenceSession(tmp_path / "x.onnx").run(
+        None, {"input_ids": np.array([[1, 8]])}
+    )
+    np.testing.assert_array_equal(found, weights[[1, 8]][None] * 2)
