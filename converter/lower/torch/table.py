@@ -105,7 +105,7 @@ OPS = AtenTable(
     "slicing", "pooling", "reductions", "creation", "attention", "indexing", "scattering",
     "padding", "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols",
     "unfold", "fused", "complexes", "fourier", "spectrograms", "matrices", "special", "random",
-    "vision", "quantized", "sequences", "prepacked", "decomposed", "stacking", "losses",
+    "vision", "experts", "quantized", "sequences", "prepacked", "decomposed", "stacking", "losses",
     "numerics", "factors", "polynomials", "float_parts",
     ),
     is_ignored=IGNORED.__contains__,
