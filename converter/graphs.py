@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
 
 PRETRAINED = hugging_face.KIND
-NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without a computation
+NO_COMPUTATION = (
+    "of nothing",
+    "tf_object_graph",
+    hugging_face.ADAPTER,
+)  # kinds of topologies without a computation
 TORCH = ("torchscript", "exported_program", "torch_modules", PRETRAINED)  # kinds of topologies
 ASKED = re.compile(r"takes opset=(\d+)")  # phrase in messages of unsupported ops
 
@@ -56,6 +60,10 @@ def graphs_of(
         SafetyError: Lowering would run untrusted code.
         DependencyError: A required framework is not installed, or its process died.
     """
+    if bundle.topology is not None and bundle.topology.kind == hugging_face.ADAPTER:
+        raise UnsupportedError(
+            "an adapter computes nothing without its base", hint="merge_adapter=BASE merges the two"
+        )
     opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)

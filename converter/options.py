@@ -80,6 +80,8 @@ class Options:
         keep_structure: Keep a torch checkpoint's own nesting, and all of its contents.
         format: Row id of the source's format; None detects it by content.
         checkpoint: Prefix, folder or file of the checkpoint with the values of a graph's variables.
+        merge_adapter: File or folder of the base model, into which the source, an adapter, is
+            merged.
         arch: Factory that builds the nn.Module for a state dict.
         inputs: Inputs of a program that does not record them.
         hinted_inputs: Inputs as a registry declares them, "" for an undeclared name. They are
@@ -110,6 +112,7 @@ class Options:
     keep_structure: bool = False
     format: str | None = None
     checkpoint: Path | None = None
+    merge_adapter: Path | None = None
     arch: Arch | None = None
     inputs: tuple[TensorSpec, ...] = ()
     hinted_inputs: tuple[TensorSpec, ...] = ()

@@ -26,7 +26,7 @@ from converter.write.output_path import check_apart, default_output, settle_outp
 from converter.write.plan import Digests
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut, Normalisation
-from formats.errors import VerificationError
+from formats.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -96,12 +96,14 @@ def steps(
     source, is_named = Path(source), out is not None
     output = Path(out) if out is not None else default_output(source, target, options.device)
     if not dry_run:
-        for path in (source, *filter(None, [options.checkpoint])):
+        for path in (source, *filter(None, [options.checkpoint, options.merge_adapter])):
             check_apart(path, output)
         check_target(output, force=options.overwrite)
 
     artifact = Artifact(source, options.limits)
     match, bundle = yield from read_steps(artifact, options)
+    if options.merge_adapter is not None and target.keeps_source:
+        raise UsageError(f"merge_adapter= with to={options.to!r}, which keeps the source as it is")
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None)

@@ -7,6 +7,7 @@ from time import perf_counter
 from converter import safety
 from converter.byte_sizes import readable_size
 from converter.events import Opened, Step
+from converter.normalise.adapters import merge_adapter
 from converter.options import Options
 from formats import catalog
 from formats.artifact import Artifact
@@ -59,6 +60,10 @@ def read_steps(
         bundle = catalog.read_joined(artifact, Artifact(checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", describe_bundle(bundle), perf_counter() - begin)
+    if options.merge_adapter is not None:
+        base = Artifact(options.merge_adapter, options.limits)
+        bundle = merge_adapter(bundle, catalog.read(base))
+        yield Step("merged", f"into {base.name}: {describe_bundle(bundle)}")
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
     for finding in findings:

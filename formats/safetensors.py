@@ -209,7 +209,7 @@ def read_files(
     left_out = tuple(
         LeftOut(n, "a file beside the weights, not part of them")
         for n in beside
-        if n not in names and n != hugging_face.CONFIG and not n.endswith(INDEX_SUFFIX)
+        if n not in names and n not in hugging_face.FILES and not n.endswith(INDEX_SUFFIX)
     )
     metadata = replace(bundle.metadata, left_out=left_out)
     return replace(bundle, metadata=metadata, topology=hugging_face.read_topology(artifact))

@@ -125,6 +125,8 @@ ROWS: tuple[Row, ...] = (
         help="Format of SOURCE (see `convert formats`). Default: detected by content."),
     Row("checkpoint", "--from-checkpoint", PATH, metavar="PREFIX", commands=("convert", "verify"),
         help="Checkpoint with the values of a GraphDef's or meta graph's variables."),
+    Row("merge_adapter", "--merge-adapter", PATH, metavar="BASE", commands=("convert", "verify"),
+        help="Base model that SOURCE, a LoRA adapter, is merged into."),
     Row("arch.factory", "--arch", NAME, metavar="package.module:factory", in_files=False, commands=ALL,
         help="Factory that builds the nn.Module for a state dict."),
     Row("arch.arguments", "--arch-args", NAME, metavar="JSON", in_files=False, commands=ALL,
