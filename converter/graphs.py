@@ -64,6 +64,8 @@ def graphs_of(
         raise UnsupportedError(
             "an adapter computes nothing without its base", hint="merge_adapter=BASE merges the two"
         )
+    if options.task is not None and (bundle.topology is None or bundle.topology.kind != PRETRAINED):
+        raise UsageError("task= with a source that is no Hugging Face folder of transformers'")
     opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)
@@ -202,7 +204,7 @@ def _of_torch(
     from converter.capture.capture_graph import CaptureRequest, capture_graph
 
     request = CaptureRequest(
-        opset=opset, exporter=options.exporter, arch=options.arch,
+        opset=opset, exporter=options.exporter, arch=options.arch, task=options.task,
         inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
         limits=options.limits,
     )  # fmt: skip

@@ -83,6 +83,7 @@ class Options:
         merge_adapter: File or folder of the base model, into which the source, an adapter, is
             merged.
         arch: Factory that builds the nn.Module for a state dict.
+        task: What the model of a Hugging Face folder is for, as ``text-generation-with-past``.
         inputs: Inputs of a program that does not record them.
         hinted_inputs: Inputs as a registry declares them, "" for an undeclared name. They are
             ignored if the program cannot be lowered with them.
@@ -114,6 +115,7 @@ class Options:
     checkpoint: Path | None = None
     merge_adapter: Path | None = None
     arch: Arch | None = None
+    task: str | None = None
     inputs: tuple[TensorSpec, ...] = ()
     hinted_inputs: tuple[TensorSpec, ...] = ()
     exporter: str = "auto"
@@ -150,7 +152,9 @@ class Options:
     @property
     def asks_for_graph(self) -> bool:
         """Whether any option explicitly requests a graph."""
-        return bool(self.arch or self.inputs or self.exporter != "auto" or self.signatures)
+        return bool(
+            self.arch or self.task or self.inputs or self.exporter != "auto" or self.signatures
+        )
 
 
 FIXED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from converter.capture import examples
 from converter.capture.examples import Example
 from converter.capture.matching import TemporaryFolder, match_weights
+from converter.capture.pretrained import TASKS, WITH_PAST
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, digest, plain
@@ -59,6 +60,7 @@ class CaptureRequest:
         opset: ONNX opset version.
         exporter: ``export`` or ``torchscript``; any other value tries both, in this order.
         arch: Factory of the module that a state dict belongs to.
+        task: What the model of a Hugging Face folder is for.
         inputs: Inputs of a program that does not record them.
         hinted: Inputs that a registry declares, used where there are no example inputs.
         trust: The user's modules whose code may run in the child.
@@ -69,6 +71,7 @@ class CaptureRequest:
     opset: int = 18
     exporter: str = "auto"
     arch: Arch | None = None
+    task: str | None = None
     inputs: tuple[TensorSpec, ...] = ()
     hinted: tuple[TensorSpec, ...] = ()
     trust: tuple[Trusted, ...] = ()
@@ -102,7 +105,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     """
     form = _form(bundle, request)
     if form == PRETRAINED:
-        _check_pretrained(source, bundle)
+        _check_pretrained(source, bundle, request)
     # The exported file is read again when weights are written: its folder lives as long as they do.
     folder = TemporaryFolder()
     here = folder.path
@@ -122,6 +125,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
         "form": form,
         "source": str(_on_cpu(source, form, bundle, here, request.limits).absolute()),
         "arch": _arch_json(request.arch),
+        "task": request.task,
         "trusted": plain(request.trust),
         "root": str(ROOT),
         "inputs": [_spec_json(s) for s in specs],
@@ -143,6 +147,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     if (here / PROGRAM).exists():
         exported = torch_export.read(Artifact(here / PROGRAM, request.limits))
         graph = lower_bundle(exported, request.opset)
+        _name_inputs(graph, answer["inputs"])
         _name_outputs(graph, answer["outputs"])
         simplify(graph)
     else:
@@ -165,7 +170,7 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
     return STATE_DICT
 
 
-def _check_pretrained(source: Path, bundle: Bundle) -> None:
+def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> None:
     """Raise, without starting a child, where it would find no model or no transformers."""
     summary = bundle.topology.summary if bundle.topology else {}
     if "model_type" not in summary and "architectures" not in summary:
@@ -173,6 +178,8 @@ def _check_pretrained(source: Path, bundle: Bundle) -> None:
             "graphs of folders whose config.json names no model of transformers", where=source.name,
             hint="arch='package.module:factory' names the factory of their module",
         )  # fmt: skip
+    if request.task is not None and request.task.removesuffix(WITH_PAST) not in TASKS:
+        raise UsageError(f"task {request.task!r} is not known", expected=", ".join(TASKS))
     if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec("transformers"):
         return
     raise DependencyError(
@@ -291,6 +298,16 @@ def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted])
 def _module_path(module: str) -> Path | None:
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin else None
+
+
+def _name_inputs(graph: Graph, names: Mapping[str, str]) -> None:
+    """Give inputs of a graph other names: those that are no parameter of a function in Python."""
+    for i, old in enumerate(graph.inputs):
+        new = names.get(old, old)
+        if new != old:
+            graph.nodes.insert(0, Node("Identity", [new], [old], {}, old))
+            graph.specs[new] = graph.specs[old]
+            graph.inputs[i] = new
 
 
 def _name_outputs(graph: Graph, names: Sequence[str]) -> None:

@@ -12,7 +12,8 @@ with torch can run it. ``question.json`` has what `torch_loading` needs to load 
 and ``answer.json`` has ``status`` and what goes with it:
 
     done       ``exporter``, ``versions``, ``notes``, ``axes`` that were asked for, ``model.onnx``;
-               of ``program`` a file `PROGRAM` instead, and the names of its ``outputs``
+               of ``program`` a file `PROGRAM` instead, other names of its ``inputs`` and the
+               names of its ``outputs``
     absent     torch, or what its exporter needs (``lacking``), is not here
     refused    it would run untrusted code
     mismatch   the state dict does not fit the factory's module
@@ -29,6 +30,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -229,7 +231,7 @@ def example(
         array = torch.from_numpy(np.load(folder / value)).to(dtype)
         return torch.cat([array] * BATCH) if array.ndim and array.shape[0] == 1 else array
     sizes = [
-        n if isinstance(n, int) else BATCH if n.lower() in BATCHES else length
+        n if isinstance(n, int) else BATCH if n.lower() in BATCHES else length * (1 + n.count("+"))
         for n in spec["shape"]
     ]
     if dtype.is_floating_point or dtype.is_complex:
@@ -364,7 +366,8 @@ def _program(
     """Save what torch.export makes of a module: it becomes a graph elsewhere."""
     del opset
     torch.export.save(export_module(torch, source), path.with_name(PROGRAM))
-    return {"outputs": outputs}
+    renamed = {s["name"]: s["called"] for s in source.loaded.inputs if "called" in s}
+    return {"inputs": renamed, "outputs": outputs}
 
 
 def keep_normalisations() -> None:
@@ -435,7 +438,8 @@ def dynamic_shapes(torch: Any, source: Source) -> Any:
     """Return the dynamic axes of each input in torch.export's format; None if there are none."""
     if not any(source.axes.values()):
         return None
-    made = {n: torch.export.Dim(n) for axes in source.axes.values() for n in axes.values()}
+    names = {n for axes in source.axes.values() for n in axes.values()}
+    made = {n: torch.export.Dim(re.sub(r"\W+", "_", n)) for n in sorted(names)}
     return [{i: made[n] for i, n in source.axes[name].items()} or None for name in source.names]
 
 

@@ -8,6 +8,7 @@ the child that runs the source to verify one load it with this module. A questio
                 ``hf_config``: a folder of Hugging Face's, which `pretrained` loads
     source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
     arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
+    task        for ``hf_config``: what the model is for, or null
     trusted     the user's modules, name and path, whose classes a pickle may use
     root        folder of the project, which imports these
 
@@ -356,7 +357,7 @@ def _pretrained(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     os.environ.update(OFFLINE)
     folder, trusted = Path(question["source"]), _import_trusted(question)
     try:
-        module, inputs = pretrained.load(torch, folder, device, trusted)
+        module, inputs = pretrained.load(torch, folder, device, trusted, question["task"])
     except pretrained.UntrustedError as e:
         raise RefusedError(f"its class is code in the folder: {e}") from e
     except pretrained.IncompleteError as e:

@@ -131,6 +131,8 @@ ROWS: tuple[Row, ...] = (
         help="Factory that builds the nn.Module for a state dict."),
     Row("arch.arguments", "--arch-args", NAME, metavar="JSON", in_files=False, commands=ALL,
         help="Keyword arguments of that factory, as a JSON object."),
+    Row("task", "--task", NAME, metavar="TASK", commands=ALL,
+        help="What a Hugging Face folder's model is for: text-classification, …, text-generation-with-past (key-value cache). Default: its configuration's."),
     Row("inputs", "--input", NAMES, metavar="NAME:DTYPE:SIZES|NAME=VALUE", parse=parse_inputs, commands=ALL,
         help="Input of a torch program, as image:float32:batch,3,224,224 (a name is a dynamic axis), or an argument that is fixed, as rate=16000. Repeatable."),
     Row("exporter", "--exporter", str, metavar="auto|native|export|torchscript", default="auto", commands=BOTH,

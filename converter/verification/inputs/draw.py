@@ -265,34 +265,42 @@ def storage_dtype(dtype: str) -> "np.dtype[np.generic]":
 
 # -- sizes ---------------------------------------------------------------------------------------
 
+SUM = " + "  # in the name of an axis: its size is that of two others together
+
 
 def _choose_shapes(
     specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int, *,
     is_single: bool = False,
 ) -> tuple[tuple[int, ...], ...]:  # fmt: skip
-    """Return a shape for each input; axes of one name have one size."""
+    """Return a shape for each input; axes of one name have one size, a sum that of its terms."""
     named = {name: both[sizing] for hint in found for name, both in hint.sizes}
     for spec, hint in zip(specs, found, strict=True) if is_single else ():
         if hint.counted and spec.shape:
             rows = spec.shape[0]
             named[hint.counted] = rows if isinstance(rows, int) else BATCHES[sizing]
-    shapes = []
+    shapes: list[tuple[int | str, ...]] = []
     for spec, hint in zip(specs, found, strict=True):
         if spec.shape is None:
             shapes.append(() if hint.is_scalar else UNRANKED[min(level, len(UNRANKED) - 1)][sizing])
             continue
         sizes = spec.shape
         steps = _steps(len(sizes) + hint.is_alone, level, sizing)
-        shape = []
+        shape: list[int | str] = []
         for axis, n in enumerate(sizes, int(hint.is_alone)):
-            if isinstance(n, int):
-                shape.append(n)
+            if isinstance(n, int) or SUM in n:
+                shape.append(n)  # the terms of a sum may be those of a later input
             elif axis == 0:
                 shape.append(named.setdefault(n, BATCHES[sizing]))
             else:
                 shape.append(named.setdefault(n, steps[(axis - 1) % len(steps)]))
         shapes.append(tuple(shape))
-    return tuple(shapes)
+
+    def size_of(n: int | str) -> int:
+        if isinstance(n, int):
+            return n
+        return sum(named.setdefault(term, BATCHES[sizing]) for term in n.split(SUM))
+
+    return tuple(tuple(map(size_of, shape)) for shape in shapes)
 
 
 def _sizes_by_name(

@@ -280,7 +280,7 @@ def _torch(
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.list_named_devices(bundle)
     fixed = torch_source.fixed_arguments(options.inputs)
-    asked = Torch(path, form, dtypes, options.trust, options.arch, devices, fixed)
+    asked = Torch(path, form, dtypes, options.trust, options.arch, devices, fixed, options.task)
     read = lower_file(file)
     try:
         graph = _lowered(bundle, specs=options.inputs or file.inputs)

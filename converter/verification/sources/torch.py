@@ -45,6 +45,7 @@ class Torch:
         arch: Factory of the module that a state dict belongs to.
         devices: Devices that the code or graph of the program names.
         fixed: Arguments that are constants of the conversion.
+        task: What the model of a Hugging Face folder is for.
     """
 
     path: Path
@@ -54,6 +55,7 @@ class Torch:
     arch: Arch | None = None
     devices: frozenset[str] = field(default_factory=frozenset)
     fixed: Mapping[str, JSON] = field(default_factory=dict)
+    task: str | None = None
 
 
 def fixed_arguments(inputs: Sequence[TensorSpec]) -> dict[str, JSON]:
@@ -143,6 +145,7 @@ def run_torch(
         "form": asked.form,
         "source": str(asked.path.absolute()),
         "arch": _plain(asked.arch),
+        "task": asked.task,
         "trusted": plain(asked.trust),
         "root": str(ROOT),
         "inputs": prepared.names,

@@ -5,10 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from repository import FIXTURES
 
 import converter
 from converter.capture import capture_graph, pretrained
-from formats.errors import DependencyError, UnsupportedError
+from converter.options import Options
+from formats.errors import DependencyError, UnsupportedError, UsageError
 
 SEQUENCE, DECODER = ["batch", "sequence"], ["batch", "decoder_sequence"]
 
@@ -93,6 +95,17 @@ def test_without_transformers_the_extra_is_named(folder: Path, tmp_path: Path, m
     (left_out,) = made.bundle.metadata.left_out
     assert (left_out.name, "transformers" in left_out.reason) == ("graph (hf_config)", True)
     assert not (tmp_path / "out" / "model.onnx").exists()
+
+
+def test_a_task_is_for_folders_of_transformers_and_is_one_that_is_known(
+    folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.onnx"
+    with pytest.raises(UsageError, match="task 'sing' is not known"):
+        converter.convert(folder, to="onnx", out=out, options=Options(task="sing"))
+    source = FIXTURES / "keras/keras30_functional.keras"
+    with pytest.raises(UsageError, match="no Hugging Face folder"):
+        converter.convert(source, to="onnx", out=out, options=Options(task="fill-mask"))
 
 
 def test_a_configuration_of_another_library_is_not_supported(folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import converter
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.options import Options
-from formats.errors import CorruptError, SafetyError
+from formats.errors import CorruptError, SafetyError, UsageError
 
 torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -116,6 +116,58 @@ def test_the_graph_of_a_folder_computes_what_its_model_does(kind, folders, tmp_p
         for name, array in zip(EXPECTED[kind][1], found, strict=True):
             scale = float(expected[name].abs().max())
             np.testing.assert_allclose(array, expected[name], atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_decoder_with_its_cache_generates_what_the_model_does(kind, folders, tmp_path):
+    folder, model = folders[kind]
+    out = tmp_path / "model.onnx"
+    converter.convert(
+        folder, to="onnx", out=out,
+        options=Options(verify="weights", task="text-generation-with-past"),
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(out)
+    inputs, outputs = session.get_inputs(), [o.name for o in session.get_outputs()]
+    past = [i for i in inputs if i.name.startswith("past_key_values.")]
+    assert [i.name for i in past[:2]] == ["past_key_values.0.key", "past_key_values.0.value"]
+    assert outputs[:3] == ["logits", "present.0.key", "present.0.value"]
+    ids = torch.randint(3, 90, (2, 5))
+    cache = {i.name: np.zeros((2, i.shape[1], 0, i.shape[3]), "float32") for i in past}
+    step = ids
+    for _ in range(4):  # the first step has an empty cache, and several tokens
+        length = ids.shape[1]
+        places = np.arange(length - step.shape[1], length)
+        given = {
+            "input_ids": step.numpy(), "attention_mask": np.ones((2, length), "int64"),
+            "position_ids": np.broadcast_to(places, step.shape).copy(), **cache,
+        }  # fmt: skip
+        found = dict(zip(outputs, session.run(None, given), strict=True))
+        with torch.no_grad():
+            expected = model(input_ids=ids).logits[:, -step.shape[1] :].numpy()
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(found["logits"], expected, atol=1e-4 * scale)
+        cache = {i.name: found[i.name.replace("past_key_values", "present")] for i in past}
+        step = torch.from_numpy(found["logits"][:, -1:].argmax(-1))
+        ids = torch.cat([ids, step], 1)
+
+
+def test_a_task_chooses_the_head(folders, tmp_path):
+    folder, model = folders["bert"]
+    out = tmp_path / "model.onnx"
+    options = Options(verify="weights", task="feature-extraction")
+    converter.convert(folder, to="onnx", out=out, options=options)
+    session = onnxruntime.InferenceSession(out)
+    given = draw(model, EXPECTED["bert"][0], 2, 7)
+    with torch.no_grad():
+        expected = model.bert(**given).last_hidden_state
+    found = session.run(["last_hidden_state"], {n: v.numpy() for n, v in given.items()})[0]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    for task, error, message in (
+        ("fill-mask", CorruptError, r"lacks \d+ tensors of BertForMaskedLM"),
+        ("translation", UsageError, "task 'translation' is not known"),
+    ):
+        with pytest.raises(error, match=message):
+            converter.convert(folder, to="onnx", out=tmp_path / "x", options=Options(task=task))
 
 
 def test_a_bundle_of_a_pickled_folder_holds_its_graph_verified_beside_the_model(

@@ -59,6 +59,17 @@ def test_axes_of_one_name_have_one_size():
             assert (a[0], a[1]) == (b[0], b[2])
 
 
+def test_an_axis_that_two_others_make_has_their_sizes_together():
+    specs = [
+        TensorSpec("mask", "int64", ("batch", "past + new")),
+        TensorSpec("tokens", "int64", ("batch", "new")),
+        TensorSpec("cache", "float32", ("batch", 4, "past", 8)),
+    ]
+    for alternatives in shapes(plan_cases(specs, [Hint()] * 3, seed=0)):
+        for mask, tokens, cache in alternatives:
+            assert mask[1] == tokens[1] + cache[2]
+
+
 def test_a_model_of_fixed_sizes_has_one_case():
     assert len(plan_cases([TensorSpec("x", "float32", (4, 7))], [Hint()], seed=0)) == 1
     scalar = plan_cases([TensorSpec("x", "float32", ())], [Hint()], seed=0)
