@@ -227,8 +227,12 @@ def _of_torch(
 
 
 def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
-    """Lower a torch program; if it records no inputs, use those that a registry declares."""
+    """Lower a torch program; if it records no inputs, use those of a registry or an .npz file."""
     hinted = options.hinted_inputs
+    if not hinted and options.comparison.inputs is not None:
+        from converter.capture.examples import describe_arrays
+
+        hinted = describe_arrays(options.comparison.inputs)
     records = bundle.topology is not None and bundle.topology.kind == "exported_program"
     if hinted and not options.inputs and not records:
         # A single input matches whatever its name in the registry.

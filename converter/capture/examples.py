@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 from formats.core.bundle import TensorSpec
-from formats.errors import CorruptError
+from formats.errors import CorruptError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +54,28 @@ def find_examples(source: Path) -> list[Example]:
                 except (ValueError, TypeError, RecursionError) as e:
                     raise CorruptError(f"is no example of inputs: {e}", where=path) from e
     return []
+
+
+def describe_arrays(path: Path) -> tuple[TensorSpec, ...]:
+    """Return the name, dtype and shape of each array of an .npz file; first axes are of any size.
+
+    Raises:
+        UsageError: It is not an .npz file of plain arrays.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, AttributeError, TypeError, BadZipFile) as e:
+        raise UsageError(f"is no .npz of plain arrays: {e}", where=path) from e
+    return tuple(
+        TensorSpec(
+            UNNAMED if name.startswith("arr_") else name, array.dtype.name,
+            (BATCH, *array.shape[1:]) if array.ndim else (),
+        )
+        for name, array in arrays.items()
+    )  # fmt: skip
 
 
 def _parse_examples(content: Any, declared: Sequence[Mapping[str, Any]]) -> list[Example]:

@@ -5,7 +5,7 @@ import pytest
 from torch_scripts import unpacked
 
 from converter.graphs import graphs_of
-from converter.options import Options
+from converter.options import Comparison, Options
 from converter.verification.inputs.draw import EXAMPLE, cases_from_example
 from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec
@@ -30,6 +30,24 @@ def inputs_of(path, hinted, inputs=()):
 def test_one_input_is_taken_as_declared_whatever_it_is_called(cnn, name):
     found = inputs_of(cnn, (TensorSpec(name, "float32", ("batch", 3, 12, 12)),))
     assert found == [("input", "float32", ("batch", 3, 12, 12))]
+
+
+@pytest.mark.parametrize("names", [{}, {"input": "input"}, {"image": "image"}])
+def test_arrays_to_compare_with_declare_inputs_that_the_program_does_not(cnn, names, tmp_path):
+    image = np.zeros((2, 3, 12, 12), "float32")
+    np.savez(tmp_path / "x.npz", *([] if names else [image]), **dict.fromkeys(names, image))
+    artifact = Artifact(cnn)
+    options = Options(comparison=Comparison(inputs=tmp_path / "x.npz"))
+    _, (graph,) = graphs_of(torch_pickle.read(artifact), artifact, options, only_one=False)
+    assert [(n, graph.specs[n].shape) for n in graph.inputs] == [("input", ("batch", 3, 12, 12))]
+
+
+def test_a_file_that_is_no_archive_of_arrays_is_refused(cnn, tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"no archive")
+    artifact = Artifact(cnn)
+    options = Options(comparison=Comparison(inputs=tmp_path / "x.npz"))
+    with pytest.raises(UsageError, match=r"is no \.npz"):
+        graphs_of(torch_pickle.read(artifact), artifact, options, only_one=False)
 
 
 @pytest.mark.parametrize(
