@@ -26,7 +26,7 @@ from converter.write.output_path import check_apart, default_output, settle_outp
 from converter.write.plan import Digests
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut, Normalisation
-from formats.errors import UsageError, VerificationError
+from formats.errors import VerificationError
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -102,8 +102,6 @@ def steps(
 
     artifact = Artifact(source, options.limits)
     match, bundle = yield from read_steps(artifact, options)
-    if options.merge_adapter is not None and target.keeps_source:
-        raise UsageError(f"merge_adapter= with to={options.to!r}, which keeps the source as it is")
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None)

@@ -206,13 +206,15 @@ def read_files(
         file.close()
     bundle = _bundle(headers, variant=variant, extra=extra)
     beside = artifact.names if artifact.is_folder else ()
+    topology = hugging_face.read_topology(artifact)
+    assets = hugging_face.read_assets(artifact, names) if topology is not None else {}
     left_out = tuple(
         LeftOut(n, "a file beside the weights, not part of them")
         for n in beside
-        if n not in names and n not in hugging_face.FILES and not n.endswith(INDEX_SUFFIX)
+        if n not in names and n not in assets and not n.endswith(INDEX_SUFFIX)
     )
     metadata = replace(bundle.metadata, left_out=left_out)
-    return replace(bundle, metadata=metadata, topology=hugging_face.read_topology(artifact))
+    return replace(bundle, metadata=metadata, topology=topology, assets=assets)
 
 
 def _bundle(

@@ -22,7 +22,7 @@ DEFAULT = "portable"
 # What only some targets take, each with the default that says nothing.
 SPECIFIC = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
-    "exporter": "auto", "include": (), "strip_prefix": "auto",
+    "exporter": "auto", "include": (), "strip_prefix": "auto", "task": None, "merge_adapter": None,
 }  # fmt: skip
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
@@ -106,13 +106,16 @@ class Target(NamedTuple):
 TARGETS = (
     Target("portable",    "portable",         ".portable",
            "a folder: manifest, safetensors, and an ONNX graph where there is one",
-           "portable", "optional", (*NAMES, *PROGRAM, "exporter")),
+           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "merge_adapter")),
     Target("safetensors", "safetensors",      ".safetensors",
            "weights: one file, or shards with an index",
-           "safetensors", "none", NAMES),
+           "safetensors", "none", (*NAMES, "merge_adapter")),
+    Target("hf",          "hugging_face",     ".hf",
+           "a Hugging Face folder: safetensors, and its other files unchanged",
+           "safetensors", "none", (*NAMES, "merge_adapter")),
     Target("onnx",        "onnx",             ".onnx",
            "self-contained ONNX files, one for each signature",
-           "onnx", "required", (*NAMES, *PROGRAM, "exporter", "device", "precision"),
+           "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),
            one_file=".onnx"),
     Target("keras",       "keras.archive",    ".keras",
            "a .keras file that the current Keras loads",
@@ -135,7 +138,7 @@ TARGETS = (
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
     Target("triton",      "triton.entry",     ".triton",
            "an entry of a Triton model repository",
-           "onnx", "required", (*NAMES, *PROGRAM, "exporter", "device", "precision"),
+           "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),
            needs_device=True, one_file="*"),
 )
 # fmt: on

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from converter.options import Options
 from converter.write import weight_files
+from converter.write.assets import write_assets
 from converter.write.plan import Digests, GraphFile, Plan, Writing
 from converter.write.readback import WeightsReport
 from formats import portable
 from formats.artifact import Artifact
 from formats.core import digests
 from formats.core.bundle import JSON, Bundle
-from formats.core.output import Output
 from formats.core.storage import Blocks, File, Span
-from formats.errors import SafetyError, StorageError
 from formats.safetensors_writer import ShardLayout, plan_shards
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class PortableBundle(Plan):
             self.bundle, self._layout, payload, self._blocks, self._sources,
             verify=verify, sync=sync,
         )  # fmt: skip
-        _write_assets(self.bundle, payload, sync=sync)
+        write_assets(self.bundle, payload / "assets", sync=sync)
         if self._graphs:
             from converter.write import graph_files  # weights alone do without numpy
 
@@ -100,29 +99,6 @@ def plan(
     """Decide in which files the weights go."""
     layout = plan_shards(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
     return PortableBundle(bundle, graphs, artifact, layout)
-
-
-def _write_assets(bundle: Bundle, payload: Path, *, sync: bool) -> None:
-    """Write the files that a graph reads besides its weights.
-
-    Raises:
-        SafetyError: One has a name that would leave the folder.
-        StorageError: It cannot be written.
-    """
-    for name, span in bundle.assets.items():
-        parts = name.split("/")
-        if not all(parts) or {".", ".."} & set(parts) or "\0" in name:
-            raise SafetyError(f"an asset is named {name!r:.80}", where=span.name)
-        path = payload.joinpath("assets", *parts)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as e:  # too long, or a folder where another asset is a file
-            raise StorageError.writing(path, e) from e
-        with Output(path) as out:
-            for _ in out.append([span]):
-                pass
-            if sync:
-                out.sync()
 
 
 def _resources(files: Mapping[str, File], found: Mapping[str, str]) -> list[portable.Resource]:

@@ -1,7 +1,6 @@
 """Shards of one model: ``pytorch_model-*.bin`` with an index; Hugging Face folders."""
 
 import re
-from pathlib import PurePosixPath
 
 from formats import hugging_face
 from formats.artifact import Artifact
@@ -102,7 +101,7 @@ def read(artifact: Artifact) -> Bundle:
     there = {found.path for found in tree.tensors}
     for name in sorted(wanted.keys() - there):
         tree.leave_out(name, f"the index says it is in {wanted[name]}, and it is not")
-    assets = _assets(artifact, {*shards, index or ""})
+    assets = hugging_face.read_assets(artifact, {*shards, index or ""})
     for name in () if artifact.is_file else artifact.names:
         if name not in assets and name not in shards and name != index and not name.startswith("."):
             tree.leave_out(name, "another file of the folder")
@@ -134,17 +133,3 @@ def _weight_map(artifact: Artifact, index: str, tree: Tree) -> dict[str, str]:
             raise CorruptError(f"{name!r:.80} is in no file", where=index)
         result[name] = file
     return result
-
-
-def _assets(artifact: Artifact, weights: set[str]) -> dict[str, Span]:
-    """Return the folder's configuration and vocabulary files."""
-    kept: dict[str, Span] = {}
-    if artifact.is_file:  # an index alone says nothing of what else lies beside it
-        return kept
-    for name in artifact.names:
-        suffix = PurePosixPath(name).suffix
-        if name in weights or suffix not in (".json", ".txt", ".model", ".yaml", ".jinja"):
-            continue
-        if (artifact.path / name).is_file():
-            kept[name] = Span.whole(artifact.member(name))
-    return kept

@@ -139,10 +139,12 @@ def test_a_hugging_face_folder_brings_its_config(tmp_path):
     save_file({"w": np.ones(3, "f4") * 2}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden": 3}')
     (tmp_path / "vocab.txt").write_text("a")
+    (tmp_path / "modeling.py").write_text("raise SystemExit")
     bundle = catalog.read(Artifact(tmp_path))
     assert bundle.topology.kind == "hf_config"
     assert bundle.topology.summary == {"model_type": "bert"}
-    assert [x.name for x in bundle.metadata.left_out] == ["vocab.txt"]
+    assert set(bundle.assets) == {"config.json", "vocab.txt"}
+    assert [x.name for x in bundle.metadata.left_out] == ["modeling.py"]
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,26 @@ def test_a_bundle_of_a_pickled_folder_holds_its_graph_verified_beside_the_model(
     assert [o.name for o in onnx.load(tmp_path / "out/model.onnx").graph.output] == ["logits"]
 
 
+@pytest.mark.parametrize("shards", ["50GB", "20KB"])
+def test_a_pickled_folder_becomes_one_that_from_pretrained_loads(shards, folders, tmp_path):
+    _, model = folders["gpt2"]  # whose embeddings are tied
+    folder, out = tmp_path / "pickled", tmp_path / "out"
+    folder.mkdir()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    model.config.save_pretrained(folder)
+    (folder / "vocab.json").write_text('{"a": 0}')
+    converter.convert(folder, to="hf", out=out, options=Options(max_shard_size=shards))
+    assert (out / "vocab.json").read_bytes() == b'{"a": 0}'
+    assert (out / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+    assert not list(out.glob("*.bin"))
+    assert (len(list(out.glob("*.safetensors"))) > 1) == (shards == "20KB")
+    loaded, report = transformers.GPT2LMHeadModel.from_pretrained(out, output_loading_info=True)
+    assert not report["missing_keys"]
+    ids = torch.randint(0, 99, (2, 7))
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(ids).logits, model(ids).logits, rtol=0, atol=0)
+
+
 def test_weights_that_are_missing_are_named(folders, tmp_path):
     from safetensors.torch import load_file, save_file
 

@@ -1,0 +1,70 @@
+"""A folder that Hugging Face's libraries load: safetensors, and the files beside them unchanged."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from converter.options import Options
+from converter.write import weight_files
+from converter.write.assets import write_assets
+from converter.write.plan import Plan, Writing
+from formats import hugging_face
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.core.storage import Blocks
+from formats.errors import UnsupportedError, UsageError
+from formats.safetensors_writer import ShardLayout, plan_shards
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
+
+# Configuration -> name of the files of weights beside it, without suffix and shard number.
+STEMS = {hugging_face.ADAPTER_CONFIG: "adapter_model", hugging_face.CONFIG: "model"}
+
+
+class HuggingFaceFolder(Plan):
+    """A folder that can be written.
+
+    Attributes:
+        bundle: As it will be.
+        layout: Which tensors go into which file.
+    """
+
+    def __init__(self, bundle: Bundle, layout: ShardLayout) -> None:
+        self.bundle, self.warnings, self.layout = bundle, (), layout
+        self.folder_reason = "the configuration stands beside the weights, so it is a folder"
+
+    def summary(self) -> str:
+        """Return how many files of weights there are, how large, and how many stand beside them."""
+        return f"{weight_files.summary(self.layout)}, {len(self.bundle.assets)} beside them"
+
+    def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
+        """Write the weights, and the files beside them."""
+        report = yield from weight_files.write(
+            self.bundle, self.layout, payload, Blocks(), None, verify=verify, sync=sync
+        )
+        write_assets(self.bundle, payload, sync=sync)
+        return payload, report
+
+
+def plan(
+    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+) -> HuggingFaceFolder:
+    """Decide in which files the weights go.
+
+    Raises:
+        UsageError: The source is no folder of Hugging Face's.
+        UnsupportedError: It holds no tensors.
+    """
+    del graphs  # there are none for this target
+    stem = next((stem for name, stem in STEMS.items() if name in bundle.assets), None)
+    if stem is None:
+        raise UsageError(
+            "to='hf' of a source without config.json or adapter_config.json", where=artifact.path
+        )
+    if not bundle.weights:
+        raise UnsupportedError("holds no tensors", where=artifact.path)
+    layout = plan_shards(
+        bundle.weights, bundle.encodings, stem=stem, max_shard_bytes=options.shard_bytes
+    )
+    return HuggingFaceFolder(bundle, layout)
