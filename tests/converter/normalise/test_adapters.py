@@ -16,7 +16,7 @@ from formats.artifact import Artifact
 from formats.errors import CorruptError, UnsupportedError, UsageError
 
 PEFT = FIXTURES / "peft"
-KINDS = sorted(p.name for p in PEFT.iterdir() if (p / "adapter").is_dir())
+KINDS = sorted(p.stem for p in PEFT.glob("*.adapter"))
 
 
 def read(path: Path):
@@ -25,7 +25,7 @@ def read(path: Path):
 
 def copied(kind: str, folder: Path, **settings: object) -> Path:
     """Return a copy of an adapter with other settings."""
-    shutil.copytree(PEFT / kind / "adapter", folder)
+    shutil.copytree(PEFT / f"{kind}.adapter", folder)
     path = folder / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
     return folder
@@ -35,12 +35,12 @@ def copied(kind: str, folder: Path, **settings: object) -> Path:
 def test_a_merged_model_is_the_one_that_peft_merges(kind: str, tmp_path: Path) -> None:
     out = tmp_path / "merged.safetensors"
     made = converter.convert(
-        PEFT / kind / "adapter", to="safetensors", out=out,
-        options=Options(merge_adapter=PEFT / kind / "base.safetensors"),
+        PEFT / f"{kind}.adapter", to="safetensors", out=out,
+        options=Options(merge_adapter=PEFT / f"{kind}.base.safetensors"),
     )  # fmt: skip
     assert made.verification.level == "weights"
-    found, expected = read(out).weights, read(PEFT / kind / "merged.safetensors").weights
-    base = read(PEFT / kind / "base.safetensors").weights
+    found, expected = read(out).weights, read(PEFT / f"{kind}.merged.safetensors").weights
+    base = read(PEFT / f"{kind}.base.safetensors").weights
     assert set(found) == set(expected)
     changed = 0
     for name, tensor in expected.items():
@@ -53,12 +53,12 @@ def test_a_merged_model_is_the_one_that_peft_merges(kind: str, tmp_path: Path) -
 
 
 def test_without_its_base_an_adapter_stays_whole_with_its_configuration(tmp_path: Path) -> None:
-    made = converter.convert(PEFT / "lora/adapter", to="portable", out=tmp_path / "out")
+    made = converter.convert(PEFT / "lora.adapter", to="portable", out=tmp_path / "out")
     assert made.bundle.topology is not None
     assert made.bundle.topology.summary["peft_type"] == "LORA"
-    assert set(read(tmp_path / "out").weights) == set(read(PEFT / "lora/adapter").weights)
+    assert set(read(tmp_path / "out").weights) == set(read(PEFT / "lora.adapter").weights)
     with pytest.raises(UnsupportedError, match="computes nothing without its base"):
-        converter.convert(PEFT / "lora/adapter", to="onnx", out=tmp_path / "x.onnx")
+        converter.convert(PEFT / "lora.adapter", to="onnx", out=tmp_path / "x.onnx")
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,23 @@ def test_without_its_base_an_adapter_stays_whole_with_its_configuration(tmp_path
 def test_other_adapters_are_not_supported(settings: dict, message: str, tmp_path: Path) -> None:
     adapter = read(copied("lora", tmp_path / "a", **settings))
     with pytest.raises(UnsupportedError, match=message):
-        merge_adapter(adapter, read(PEFT / "lora/base.safetensors"))
+        merge_adapter(adapter, read(PEFT / "lora.base.safetensors"))
 
 
 def test_an_adapter_of_another_base_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match="does not fit the base's"):
         merge_adapter(read(copied("transposed", tmp_path / "a", fan_in_fan_out=False)),
-                      read(PEFT / "transposed/base.safetensors"))  # fmt: skip
+                      read(PEFT / "transposed.base.safetensors"))  # fmt: skip
     with pytest.raises(CorruptError, match="no tensor for"):
         converter.convert(
-            PEFT / "lora/adapter", to="safetensors", out=tmp_path / "x.safetensors",
-            options=Options(merge_adapter=FIXTURES / "peft/lora/adapter/adapter_model.safetensors"),
+            PEFT / "lora.adapter", to="safetensors", out=tmp_path / "x.safetensors",
+            options=Options(merge_adapter=FIXTURES / "peft/lora.adapter/adapter_model.safetensors"),
         )  # fmt: skip
     assert not (tmp_path / "x.safetensors").exists()
 
 
 def test_a_source_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
-    base = PEFT / "lora/base.safetensors"
+    base = PEFT / "lora.base.safetensors"
     with pytest.raises(UsageError, match="source that is no adapter"):
         converter.convert(
             base, to="safetensors", out=tmp_path / "x", options=Options(merge_adapter=base)
@@ -96,11 +96,11 @@ def test_a_source_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
 
 
 def test_half_of_a_layer_is_a_corrupt_adapter() -> None:
-    adapter = read(PEFT / "lora/adapter")
+    adapter = read(PEFT / "lora.adapter")
     name = next(n for n in adapter.weights if n.endswith("lora_B.weight"))
     adapter = type(adapter)(
         adapter.metadata, {k: v for k, v in adapter.weights.items() if k != name},
         topology=adapter.topology,
     )  # fmt: skip
     with pytest.raises(CorruptError, match="lacks lora_A or lora_B"):
-        merge_adapter(adapter, read(PEFT / "lora/base.safetensors"))
+        merge_adapter(adapter, read(PEFT / "lora.base.safetensors"))

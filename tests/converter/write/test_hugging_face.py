@@ -12,7 +12,7 @@ import converter
 from converter.options import Options
 from formats.errors import UsageError
 
-ADAPTER = FIXTURES / "peft/lora/adapter"
+ADAPTER = FIXTURES / "peft/lora.adapter"
 
 
 def folder_of(path: Path, **files: str) -> Path:
@@ -54,14 +54,14 @@ def test_shards_have_an_index_and_other_files_are_unchanged_but_code(tmp_path: P
 def test_a_merged_adapter_has_the_files_of_its_base(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
-    weights = load_file(FIXTURES / "peft/lora/base.safetensors")
+    weights = load_file(FIXTURES / "peft/lora.base.safetensors")
     save_file(weights, base / "model.safetensors")
     (base / "config.json").write_text('{"model_type": "x"}')
     options = Options(merge_adapter=base)
     converter.convert(ADAPTER, to="hf", out=tmp_path / "out", options=options)
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"config.json", "model.safetensors"}
     found = load_file(tmp_path / "out/model.safetensors")
-    expected = load_file(FIXTURES / "peft/lora/merged.safetensors")
+    expected = load_file(FIXTURES / "peft/lora.merged.safetensors")
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, atol=1e-6)
 
