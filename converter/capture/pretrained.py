@@ -94,20 +94,33 @@ def load(
 
 
 def _find_own_code(transformers: Any, recorded: Mapping[str, Any]) -> str:
-    """Return the module of the folder that has the model's class; empty if transformers has it."""
+    """Return the module of the folder that has the model's class; empty if transformers has it.
+
+    Raises:
+        UntrustedError: It is the module of another folder.
+    """
     classes = recorded.get("auto_map") or {}
-    names = recorded.get("architectures") or []
-    if not classes or any(hasattr(transformers, name) for name in names):
+    places = [str(place) for name, place in classes.items() if name.startswith("AutoModel")]
+    if not places or any(_is_model(transformers, n) for n in recorded.get("architectures") or []):
         return ""
-    return str(next(iter(classes.values()))).rpartition("--")[2].partition(".")[0]
+    if any("--" in place for place in (*places, str(classes.get("AutoConfig")))):
+        raise UntrustedError(f"it is that of another folder, {places[0]}, and is not run")
+    return places[0].partition(".")[0]
+
+
+def _is_model(transformers: Any, name: Any) -> bool:
+    """Return whether this is the name of a class of models in transformers."""
+    found = getattr(transformers, str(name), None)
+    return isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
 
 
 def _find_class(transformers: Any, recorded: Mapping[str, Any], own_code: str) -> str:
     """Return the class that loads the model: its own, or the one that chooses by the type."""
-    names = recorded.get("architectures") or []
     if own_code:
         names = [name for name in recorded["auto_map"] if name != "AutoConfig"]
-    return next((name for name in names if hasattr(transformers, name)), "AutoModel")
+        return next((n for n in names if n.startswith("AutoModel")), "AutoModel")
+    names = recorded.get("architectures") or []
+    return next((name for name in names if _is_model(transformers, name)), "AutoModel")
 
 
 def _as_module(torch: Any, model: Any, names: list[str], call: Callable[..., Any]) -> Any:

@@ -1,6 +1,7 @@
 """Folders that transformers saves become graphs that compute what the model computes."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -260,6 +261,15 @@ def test_code_in_the_folder_runs_only_if_it_is_trusted(tmp_path, monkeypatch):
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
     assert not mark.exists()
     trust = [f"modeling_own={folder / 'modeling_own.py'}"]
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder, elsewhere)
+    config = (
+        (folder / "config.json").read_text().replace("modeling_own.", "other/own--modeling_own.")
+    )
+    (elsewhere / "config.json").write_text(config)
+    with pytest.raises(SafetyError, match="that of another folder"):
+        converter.convert(elsewhere, to="onnx", out=tmp_path / "x.onnx", trust=trust)
+    assert not (tmp_path / "x.onnx").exists()
     converter.convert(folder, to="onnx", out=tmp_path / "x.onnx", trust=trust, verify="weights")
     assert mark.exists()
     (found,) = onnxruntime.InferenceSession(tmp_path / "x.onnx").run(
