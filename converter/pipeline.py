@@ -150,16 +150,17 @@ def _lower(
     """Lower the source if the target contains graphs."""
     begin = perf_counter()
     graphs: list[Graph] = []
-    if target.graph == "required":
+    wanted = target.graph_of(bundle.metadata.format)
+    if wanted == "required":
         bundle, graphs = lower_required(bundle, artifact, options, only_one=only_one)
-    elif target.graph == "optional":
+    elif wanted == "optional":
         bundle, graphs = lower_optional(bundle, artifact, options)
     for graph in graphs:
         yield Step("lowered", describe_graph(graph), perf_counter() - begin)
         for note in graph.notes:
             yield Step("warning", note)
     runs = {"cpu", "device"} & {options.require, options.verify}
-    if runs and not graphs and target.graph != "own":
+    if runs and not graphs and wanted != "own":
         raise VerificationError("there is no graph to compare, as was asked", where=artifact.path)
     return bundle, graphs
 

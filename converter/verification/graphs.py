@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from converter.devices.names import parse_torch_device
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import ROUNDED, coarsest_dtype
@@ -24,7 +25,7 @@ from converter.verification.runners import PreparedInputs, SourceRun
 from converter.verification.smoke import run_alone
 from converter.verification.sources.keras import FRAMEWORKS, Source, lower_file
 from converter.verification.sources.onnx_file import OnnxSource
-from converter.verification.sources.torch import topology_kind
+from converter.verification.sources.torch import RunInTorch, Torch, topology_kind
 from formats.core.bundle import Bundle
 from formats.core.weights import DTYPES
 
@@ -38,6 +39,7 @@ def verify_graph(
     *,
     options: Options = DEFAULT,
     signature: str | None = None,
+    program: Path | None = None,
 ) -> GraphReport:
     """Compare a converted graph with its source.
 
@@ -48,6 +50,7 @@ def verify_graph(
         options: Options of the conversion: tolerances, inputs, device.
         signature: Signature of the source that the file was converted from; default: the one with
             inputs and outputs of the file's names.
+        program: An exported program made from the file, which torch runs in its place.
 
     Returns:
         A report; ``failed`` if outputs differ or nothing could be compared.
@@ -64,10 +67,12 @@ def verify_graph(
         )
     report = None
     if options.verify != "smoke":
-        report = _compare_with_source(source, bundle, model_onnx, file, options, signature)
+        report = _compare_with_source(source, bundle, model_onnx, file, options, signature, program)
     if report is not None and (report.status != "not run" or report.is_failing):
         return report  # inputs on which the source fails are no test of the graph
     report = report or GraphReport("not run", "verify='smoke'")
+    if program is not None:
+        return report
     smoke = run_alone(model_onnx, file, lower_file(file), options)
     if smoke.status == "failed":
         return replace(report, status="failed", reason=smoke.reason, smoke=smoke)
@@ -81,9 +86,10 @@ def _compare_with_source(
     file: OnnxInterface,
     options: Options,
     signature: str | None,
+    program: Path | None,
 ) -> GraphReport:
-    """Compare a file with its source, run by its framework."""
-    if obstacle := find_obstacle(bundle, options, needs_onnx=True):
+    """Compare a file, or the program made from it, with its source, run by its framework."""
+    if obstacle := find_obstacle(bundle, options, needs_onnx=program is None):
         return obstacle
     tolerance(options, "float32", [spec.name for spec in file.outputs])  # before anything is run
     framework = FRAMEWORKS[topology_kind(bundle, options.arch)]
@@ -96,6 +102,10 @@ def _compare_with_source(
             reports.append(GraphReport("failed", wrong))
             continue
         pair = _pair(candidate, framework.name, model_onnx, file, options)
+        if program is not None:
+            pair = replace(
+                pair, candidate=_run_program(program, file, options), runtime="torch", locate=None
+            )
         reports.append(compare_models(pair, options))
         if reports[-1].status == "passed":
             return reports[-1]
@@ -170,6 +180,14 @@ def _pair(
         mismatch=lambda there: _mismatch(file, there, cast_by_layers=source.has_layers),
         locate=None if graph is None else locate,
     )
+
+
+def _run_program(program: Path, file: OnnxInterface, options: Options) -> RunInTorch:
+    """Return the exported program made from a file, as a model to compare."""
+    dtypes = tuple(spec.dtype for spec in file.inputs)
+    devices = frozenset({str(parse_torch_device(options.device))})
+    asked = Torch(program, "exported_program", dtypes, devices=devices)
+    return RunInTorch(asked, allowance(options))
 
 
 def _mismatch(file: OnnxInterface, there: SourceRun, *, cast_by_layers: bool) -> str:

@@ -111,7 +111,9 @@ def _compare_graphs(
     for file in files:
         name = file.graph.signature
         yield Started("comparing", _describe_comparison(source, file, options))
-        report = verify_graph(source, bundle, file.path, options=options, signature=name or None)
+        report = verify_graph(
+            source, bundle, file.path, options=options, signature=name or None, program=file.program
+        )
         yield Compared(name, report.plain())
         yield from judge(report, name if len(files) > 1 else "")
         reports[name] = report
@@ -119,10 +121,12 @@ def _compare_graphs(
 
 
 def _describe_comparison(source: Path, file: GraphFile, options: Options) -> str:
-    graph = f"{file.path.name} ({file.graph.signature})" if file.graph.signature else file.path.name
+    name = (file.program or file.path).name
+    graph = f"{name} ({file.graph.signature})" if file.graph.signature else name
+    runtime = "onnxruntime" if file.program is None else "torch"
     if options.verify == "smoke":
         return f"{graph}: running it alone"
-    return f"{graph} in onnxruntime with {source.name} in its own framework"
+    return f"{graph} in {runtime} with {source.name} in its own framework"
 
 
 def _compare_precision(

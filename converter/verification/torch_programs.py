@@ -4,8 +4,7 @@ On the CPU both run as they are where they name no other device, else moved ther
 where it is here, the output runs as it is, and the source moved there.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from converter.devices.names import parse_torch_device
@@ -20,14 +19,12 @@ from converter.verification.engine import (
 )
 from converter.verification.inputs import graph_hints
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
-from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
 from converter.verification.sources.torch import (
+    RunInTorch,
     Torch,
     fixed_arguments,
     list_named_devices,
-    run_torch,
     topology_kind,
 )
 from formats.artifact import Artifact
@@ -76,44 +73,28 @@ def verify_program(
     hints = {} if graph is None else graph_hints.find_hints(graph)  # torch decides what it accepts
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
     moved = [] if device.kind == "cpu" else ["on the CPU, the output was run moved back there"]
+    allowed = allowance(options)
+    asked = Torch(
+        source, topology_kind(bundle, None), tuple(spec.dtype for spec in specs), options.trust,
+        fixed=fixed,
+    )  # fmt: skip
     pair = Pair(
-        reference=_Program(source, bundle, specs, options, list_named_devices(bundle)),
-        candidate=_Program(written, bundle, specs, options, frozenset({str(device)})),
+        reference=RunInTorch(replace(asked, devices=list_named_devices(bundle)), allowed),
+        candidate=RunInTorch(
+            replace(asked, path=written, devices=frozenset({str(device)})), allowed
+        ),
         framework="torch",
         runtime="torch",
         specs=specs,
         outputs=[spec.name for spec in outputs],
         plan=plan_inputs(specs, hints, options, is_varied=True),
         tolerance=Tolerance(options.comparison.atol, options.comparison.rtol, precision),
-        allowance=allowance(options),
+        allowance=allowed,
         notes=lambda there, _: [*there.notes, *moved],
         noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
         has_more_outputs=True,
     )
     return compare_models(pair, options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """A program that torch runs, moved where it names another device."""
-
-    path: Path
-    bundle: Bundle
-    specs: Sequence[TensorSpec]
-    options: Options
-    devices: frozenset[str]
-
-    def run(
-        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
-    ) -> SourceRun | RunSkipped:
-        """Run it in torch."""
-        dtypes = tuple(spec.dtype for spec in self.specs)
-        form = topology_kind(self.bundle, None)
-        asked = Torch(
-            self.path, form, dtypes, self.options.trust, devices=self.devices,
-            fixed=fixed_arguments(self.options.inputs),
-        )  # fmt: skip
-        return run_torch(asked, prepared, allowance(self.options), layers=layers, on=on)
 
 
 def _recorded_inputs(source: Path, bundle: Bundle, options: Options) -> tuple[TensorSpec, ...]:

@@ -38,7 +38,8 @@ class Target(NamedTuple):
         writes: What is written, for people.
         format: The row of `formats.catalog` that reads it.
         graph: Whether graphs are lowered for it: ``none``; ``optional``, where the output is
-            complete without; ``required``; ``own``, where the source's own program is written.
+            complete without; ``required``; ``own``, where the source's own program is written;
+            ``own or required``, where a source of the target's format has its own.
         takes: Which options of `SPECIFIC` it takes.
         needs_device: Whether it cannot do without a device.
         keeps_source: Whether it starts from the source as it was read: no tensor is renamed or
@@ -53,7 +54,7 @@ class Target(NamedTuple):
     suffix: str
     writes: str
     format: str
-    graph: Literal["none", "optional", "required", "own"]
+    graph: Literal["none", "optional", "required", "own", "own or required"]
     takes: tuple[str, ...] = ()
     needs_device: bool = False
     keeps_source: bool = False
@@ -63,7 +64,12 @@ class Target(NamedTuple):
     @property
     def lowers(self) -> bool:
         """Whether it has graphs of our own."""
-        return self.graph in ("optional", "required")
+        return self.graph not in ("none", "own")
+
+    def graph_of(self, format: str) -> str:
+        """Return whether graphs of a source of a format are lowered: a value of `graph`."""
+        own, _, other = self.graph.partition(" or ")
+        return other if other and format != self.format else own
 
     def is_one_file(self, out: Path | None) -> bool:
         """Return whether an output of this name is one file with one graph."""
@@ -133,9 +139,9 @@ TARGETS = (
            "torchscript", "own", (*PROGRAM, "device"),
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
     Target("pt2",         "torch.program",    ".{device}.pt2",
-           "the same exported program, on another device",
-           "torch-export", "own", (*PROGRAM, "device"),
-           needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
+           "an exported program: the same one, on another device, or the graph of any source",
+           "torch-export", "own or required", (*PROGRAM, "task", "exporter", "device"),
+           needs_device=True, keeps_source=True, one_file="*", parse_device="parse_torch_device"),
     Target("triton",      "triton.entry",     ".triton",
            "an entry of a Triton model repository",
            "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),

@@ -24,12 +24,15 @@ class GraphFile(NamedTuple):
         reduced: The file of reduced precision that is the output, or None.
         emulated: The same graph in float32, rounded at each node, for CPUs, which have no kernels
             of that precision; None where outputs are not compared.
+        program: The exported program that is the output, made from ``path``; None where the output
+            is an ONNX file.
     """
 
     graph: "Graph"
     path: Path
     reduced: Path | None = None
     emulated: Path | None = None
+    program: Path | None = None
 
 
 class Digests(NamedTuple):

@@ -190,6 +190,20 @@ def run_torch(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RunInTorch:
+    """A program as a model to compare: torch runs it, moved where it names another device."""
+
+    asked: Torch
+    allowance: Allowance
+
+    def run(
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
+        """Run it in torch."""
+        return run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
+
+
 def _plain(arch: Arch | None) -> Mapping[str, Any] | None:
     if arch is None:
         return None

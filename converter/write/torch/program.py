@@ -1,5 +1,7 @@
 """The targets ``torchscript`` and ``pt2``: the same program, moved to another device.
 
+A source of another format becomes an exported program by its graph: see `rebuilt`.
+
 The archive is the source's own, with the members replaced that name devices. No weight is read to
 plan it. What was written is read again: by the format's reader, to compare the weights, and as a
 source to be moved, to find devices that it must not name. The archive is what torch would have
@@ -116,17 +118,20 @@ class MovedProgram(Plan):
         return path, report if report.tensors else None
 
 
-def plan(
-    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
-) -> MovedProgram:
-    """Decide what becomes of every member of a program's archive. No weight is read.
+def plan(bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options) -> Plan:
+    """Decide what becomes of every member of a program's archive, or how it is rebuilt.
+
+    No weight is read.
 
     Raises:
         UsageError: ``device`` is not the name of a device.
         UnsupportedError: The source is not such a program, or cannot be moved there.
         CorruptError: It is damaged.
     """
-    del graphs  # the program is the source's own
+    if graphs:
+        from converter.write.torch import rebuilt  # it imports numpy
+
+        return rebuilt.plan(bundle, graphs[0], artifact, options)
     target = TARGETS[options.to]
     if bundle.metadata.format != target.format:
         raise UnsupportedError(
