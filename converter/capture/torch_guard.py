@@ -73,6 +73,7 @@ PLAIN = (
     ast.boolop, ast.cmpop, ast.Load, ast.Tuple, ast.IfExp,
 )  # fmt: skip
 SIZES = frozenset(("size", "stride", "storage_offset", "dim"))
+OF_NUMBERS = frozenset(("max", "min", "abs", "round", "int", "float", "bool"))
 CODE_IN_SPECS = ("default_factory_module", "__enum__")  # what a tree's specification may import
 
 
@@ -254,14 +255,29 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _is_of_guard(node: ast.AST) -> bool:
-    """Return whether only guards have the node: ``L['x'].size()[0]``."""
+    """Return whether only guards have the node: ``L['x'].size()[0]``, ``max(1, …)``, ``math.…``."""
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) and not node.args and not node.keywords
+        if isinstance(node.func, ast.Name):
+            return node.func.id in OF_NUMBERS and not node.keywords
+        is_size = isinstance(node.func, ast.Attribute) and node.func.attr in SIZES
+        return not node.keywords and (_is_of_math(node.func) or (is_size and not node.args))
     if isinstance(node, ast.Attribute):
-        return node.attr in SIZES
+        return node.attr in SIZES or _is_of_math(node)
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.isidentifier()
-    return isinstance(node, ast.Subscript) or (isinstance(node, ast.Name) and node.id == "L")
+    if isinstance(node, ast.Name):
+        return node.id in ("L", "math") or node.id in OF_NUMBERS
+    return isinstance(node, ast.Subscript)
+
+
+def _is_of_math(node: ast.AST) -> bool:
+    """Return whether this is a function of Python's module ``math``: ``math.floor``."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "math"
+        and not node.attr.startswith("_")
+    )
 
 
 def is_zip(path: str) -> bool:

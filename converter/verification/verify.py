@@ -20,6 +20,7 @@ from converter.verification.graphs import verify_graph
 from converter.verification.initializers import compare_initializers
 from converter.verification.onnx_values import read_interface
 from converter.verification.outputs import compare_program
+from converter.verification.rebuilt_programs import verify_rebuilt
 from converter.verification.report import GraphReport
 from converter.verification.result import Verification, Weights, merge_weights
 from converter.write.keras import archive
@@ -170,6 +171,9 @@ def _compare_graphs(
         }
     if format not in ("keras", "savedmodel", *OF_TORCH):
         return {}
+    if format == "torch-export" != bundle.metadata.format:
+        options = replace(options, device=_named_device(converted, format, options))
+        return {converted.name: verify_rebuilt(source, bundle, converted, options=options)}
     if format in OF_TORCH and format != bundle.metadata.format:
         reason = f"{converted.name} is {format}, and is compared with a source of the same format"
         return {converted.name: GraphReport("not run", reason)}

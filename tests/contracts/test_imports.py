@@ -17,6 +17,8 @@ GRAPHS = (
     "converter.capture", "converter.lower.", "converter.passes", "converter.verification.",
     "converter.write.", "converter.devices.",
 )  # fmt: skip
+# Only the child that has torch imports it: see the contract in pyproject.toml.
+CHILDREN = ("converter.write.torch.graph_module.",)
 HEAVY = FRAMEWORKS | {"h5py", "onnx", "google.protobuf", "pandas"}
 
 
@@ -32,7 +34,7 @@ def test_importing_every_module_imports_no_framework():
         m.name
         for package in (formats, converter)
         for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not m.name.endswith("__main__")
+        if not m.name.endswith("__main__") and not m.name.startswith(CHILDREN)
     ]
     assert len(names) > 20
     found = imported_by("\n".join(f"import {n}" for n in names))

@@ -74,7 +74,7 @@ class RebuiltProgram(Plan):
         yield from graph_files.write_self_contained(self.graph, self.bundle, aside, sync=False)
         onnx, path = aside / graph_files.GRAPH, payload / FILE
         answer = self._export(aside, onnx)
-        for note in _describe_fixed(answer["fixed"]):
+        for note in _describe_limits(answer["limits"]):
             yield Step("warning", note)
         if self.device.kind == "cpu":
             (aside / EXPORTED).replace(path)
@@ -177,10 +177,17 @@ def plan(bundle: Bundle, graph: Graph, artifact: Artifact, options: Options) -> 
     return RebuiltProgram(bundle, graph, device, options)
 
 
-def _describe_fixed(fixed: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return a sentence for each input with dynamic axes that torch has made constant."""
+def _describe_limits(limits: Mapping[str, Mapping[str, tuple[int, int | None]]]) -> list[str]:
+    """Return a sentence for each input with dynamic axes that torch has restricted."""
     return [
-        f"torch.export fixed {', '.join(f'axis {i} to {n}' for i, n in sizes.items())} of input "
-        f"{name!r}, which the source leaves dynamic"
-        for name, sizes in fixed.items()
+        f"torch.export has restricted {', '.join(_describe_axis(*a) for a in axes.items())} of "
+        f"input {name!r}, which the source leaves dynamic"
+        for name, axes in limits.items()
     ]
+
+
+def _describe_axis(axis: str, limits: tuple[int, int | None]) -> str:
+    least, greatest = limits
+    if greatest is None:
+        return f"axis {axis} to at least {least}"
+    return f"axis {axis} to {least}" if least == greatest else f"axis {axis} to {least}..{greatest}"

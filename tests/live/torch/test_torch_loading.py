@@ -253,6 +253,12 @@ PROGRAMS = {
     "a guard": (
         "models/model.json", in_json(lambda v: v.update(guards_code=["exit() == L['x']"])),
     ),
+    "a guard that is passed a function": (
+        "models/model.json", in_json(lambda v: v.update(guards_code=["max([1], key=exit) == 1"])),
+    ),
+    "a guard in a module": (
+        "models/model.json", in_json(lambda v: v.update(guards_code=["math.__loader__ == 1"])),
+    ),
     "torch.os.system": ("models/model.json", calling("torch.os.system")),
     "a library": ("models/model.json", calling("torch.ops.load_library")),
     "a file": ("models/model.json", calling("torch.ops.aten.from_file.default")),
@@ -280,6 +286,12 @@ def test_programs_that_run_more_than_operators_are_refused(tmp_path, program, na
     path = edited(program, tmp_path / "p.pt2", *PROGRAMS[name])
     with pytest.raises(RefusedError):
         load("exported_program", path)
+
+
+def test_guards_of_arithmetic_are_not_refused(tmp_path, program):
+    guards = ["max(1, L['x'].size()[0] // 2) >= 1", "math.floor(L['x'].size()[0] / 2) >= 0"]
+    change = in_json(lambda v: v.update(guards_code=guards))
+    load("exported_program", edited(program, tmp_path / "p.pt2", "models/model.json", change))
 
 
 def test_torch_itself_would_have_run_it(tmp_path, program):

@@ -40,10 +40,8 @@ def _find_pads(
 def _pad_ends(x: Tensor, pads: Sequence[Any], value: float = 0.0) -> Tensor:
     """Pad the axes of an image with a value."""
     rank = len(pads) // 2
-    filled = None if value == 0 else torch.full((), value, dtype=x.dtype)
     for i in range(rank):
-        if not all(isinstance(n, int) and n == 0 for n in (pads[i], pads[i + rank])):
-            x = pad_constant(x, 2 + i, pads[i], pads[i + rank], filled)
+        x = pad_constant(x, 2 + i, pads[i], pads[i + rank], value)
     return x
 
 
@@ -116,9 +114,7 @@ def _pad_to_last_window(
     for i, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True)):
         size, reach = x.shape[2 + i], (k - 1) * d + 1
         whole = size + pads[i] + pads[i + rank] - reach
-        steps = -(-whole // s)
-        if isinstance(steps, int) and steps * s >= size + pads[i]:
-            steps -= 1
+        steps = torch.sym_min(-(-whole // s), (size + pads[i] - 1) // s)
         made[i + rank] = pads[i + rank] + steps * s - whole
     return made
 

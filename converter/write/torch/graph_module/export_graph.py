@@ -11,8 +11,9 @@
 
 and ``answer.json`` has ``status``, ``versions``, and what goes with it:
 
-    done       ``paths`` of the parameters in the program, by their names; ``fixed``: the dynamic
-               axes that torch has made constant, by name of the input
+    done       ``paths`` of the parameters in the program, by their names; ``limits``: the least
+               and the greatest size, or null, of the dynamic axes that torch has restricted,
+               by the input's name and the axis
     absent     torch or onnx is not here
     failed     ``error`` says what there is not in torch, or why torch.export fails
 """
@@ -27,9 +28,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 OLDEST, OPSET = 13, 18
+Limits: TypeAlias = "dict[str, dict[int, tuple[int, int | None]]]"
+ALWAYS_LEAST = 2  # of a dynamic axis, though programs run with one element as well
 SIZES = (3, 16, 32, 64, 128, 224, 512)  # of dynamic axes: torch treats 0 and 1 as constants
 
 
@@ -56,7 +59,7 @@ def answer(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         with torch.no_grad():
             model = read_model(onnx, question["graph"])
             module = GraphModule(model, question["weights"], as_dict=question["as_dict"]).eval()
-            program, fixed = export(torch, module, question["inputs"])
+            program, limits = export(torch, module, question["inputs"])
         for node in program.graph.nodes:  # where in our code it was made, and in which folder
             node.meta.pop("stack_trace", None)
         torch.export.save(program, folder / question["program"])
@@ -64,7 +67,7 @@ def answer(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         kind = type(e).__name__
         text = str(e) if kind == "NotSupportedError" else describe_error(e)
         return {**about, "status": "failed", "error": text}
-    return {**about, "status": "done", "fixed": fixed, "paths": module.paths}
+    return {**about, "status": "done", "limits": limits, "paths": module.paths}
 
 
 def read_model(onnx: Any, path: str) -> Any:
@@ -77,10 +80,8 @@ def read_model(onnx: Any, path: str) -> Any:
     return model
 
 
-def export(
-    torch: Any, module: Any, inputs: Sequence[Mapping[str, Any]]
-) -> tuple[Any, dict[str, dict[int, int]]]:
-    """Return the exported program, and the dynamic axes that it has fixed, with their sizes."""
+def export(torch: Any, module: Any, inputs: Sequence[Mapping[str, Any]]) -> tuple[Any, Limits]:
+    """Return the exported program, and the limits of dynamic axes that it has."""
     wrapper = with_parameters(module, parameter_names([spec["name"] for spec in inputs]))
     axes = [[i for i, n in enumerate(s["shape"]) if isinstance(n, str)] for s in inputs]
     # torch decides which axes stay dynamic, and which relations hold between them.
@@ -101,7 +102,7 @@ def export(
             if type(e).__name__ == "NotSupportedError" or not any(axes):
                 break
             continue
-        return program, find_fixed(program, inputs, axes)
+        return program, find_limits(program, inputs, axes)
     assert failure is not None
     raise failure
 
@@ -143,20 +144,32 @@ def with_parameters(module: Any, names: Sequence[str]) -> Any:
     return module
 
 
-def find_fixed(
+def find_limits(
     program: Any, inputs: Sequence[Mapping[str, Any]], axes: Sequence[Sequence[int]]
-) -> dict[str, dict[int, int]]:
-    """Return the dynamic axes that are constant in a program."""
+) -> Limits:
+    """Return the least and the greatest sizes of the dynamic axes that a program restricts."""
     nodes = {node.name: node for node in program.graph.nodes}
     specs = program.graph_signature.input_specs
     user = [s.arg.name for s in specs if s.kind.name == "USER_INPUT"]
-    fixed: dict[str, dict[int, int]] = {}
+    limits: Limits = {}
     for name, spec, dynamic in zip(user, inputs, axes, strict=True):
         shape = nodes[name].meta["val"].shape
-        sizes = {i: shape[i] for i in dynamic if isinstance(shape[i], int)}
-        if sizes:
-            fixed[spec["name"]] = sizes
-    return fixed
+        for axis in dynamic:
+            least, greatest = find_range(program, shape[axis])
+            if least > ALWAYS_LEAST or greatest is not None:
+                limits.setdefault(spec["name"], {})[axis] = (least, greatest)
+    return limits
+
+
+def find_range(program: Any, size: Any) -> tuple[int, int | None]:
+    """Return the least and the greatest value of a size; ``None``: there is none."""
+    if isinstance(size, int):
+        return size, size
+    known = program.range_constraints.get(size.node.expr)
+    if known is None:  # a sum of sizes
+        return 0, None
+    greatest = int(known.upper) if known.upper.is_Integer else None
+    return int(known.lower), greatest
 
 
 if __name__ == "__main__":

@@ -105,10 +105,25 @@ def inline_functions(model: Any) -> Any:
     missing = [(n.domain, n.op_type) for n in walk(model.graph) if not is_known(n)]
     if not missing:
         return model
+    versions = {o.domain: o.version for o in model.opset_import}
+    for node in walk(model.graph):
+        if (node.domain, node.op_type) in missing:
+            write_defaults(node, versions.get(node.domain, 1))
     try:
         return onnx.inliner.inline_selected_functions(model, missing, inline_schema_functions=True)
     except RuntimeError:  # the definition needs types that the model does not record
         return model
+
+
+def write_defaults(node: Any, version: int) -> None:
+    """Write the default attributes of a node's operator; definitions refer to attributes."""
+    if not onnx.defs.has(node.op_type, node.domain):
+        return
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            node.attribute.append(attribute.default_value)
 
 
 # -- what there is in a graph --------------------------------------------------------------------
@@ -174,7 +189,7 @@ def choose_branch(
     """Run one of two graphs; where the condition is a tensor, both are in the program."""
     condition = operands[0]
     branches = attributes["then_branch"], attributes["else_branch"]
-    if isinstance(condition, np.ndarray):
+    if isinstance(condition, np.ndarray) or not torch.compiler.is_exporting():
         chosen = branches[0] if bool(condition.item()) else branches[1]
         return _run_inside(chosen, {}, values)
     captured = [name for name in _outer_names(branches) if not isinstance(values[name], np.ndarray)]

@@ -180,34 +180,27 @@ def move_space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tens
 
 @operator("Pad")
 def pad(
-    x: Tensor, pads: Known, value: Tensor | None = None, axes: Known | None = None, *,
+    x: Tensor, pads: Known, value: Known | None = None, axes: Known | None = None, *,
     mode: str = "constant",
 ) -> Tensor:  # fmt: skip
     """Pad each axis before and after; negative amounts cut it."""
     amounts = integers(pads)
     along = [*range(x.ndim)] if axes is None else [a % x.ndim for a in integers(axes)]
+    filled = 0 if value is None else value.item()
     for i, axis in enumerate(along):
         before, after = amounts[i], amounts[i + len(along)]
-        if all(isinstance(n, int) and n == 0 for n in (before, after)):
-            continue
         if mode == "constant":
-            x = pad_constant(x, axis, before, after, value)
-        else:
+            x = pad_constant(x, axis, before, after, filled)
+        elif not all(isinstance(n, int) and n == 0 for n in (before, after)):
             x = _pad_from_itself(x, axis, before, after, mode)
     return x
 
 
-def pad_constant(x: Tensor, axis: int, before: Any, after: Any, value: Tensor | None) -> Tensor:
-    """Pad an axis with a value; None is 0."""
-    if isinstance(before, int) and isinstance(after, int) and value is None:
-        pairs = [0, 0] * (x.ndim - axis - 1) + [before, after]
-        return torch.nn.functional.pad(x, pairs)
-    if any(isinstance(n, int) and n < 0 for n in (before, after)):
-        cut = x.narrow(axis, max(-before, 0), x.shape[axis] + min(before, 0) + min(after, 0))
-        return pad_constant(cut, axis, max(before, 0), max(after, 0), value)
-    filled = torch.zeros((), dtype=x.dtype) if value is None else value.reshape(()).to(x.dtype)
-    parts = [filled.expand([*x.shape[:axis], n, *x.shape[axis + 1 :]]) for n in (before, after)]
-    return torch.cat([parts[0], x, parts[1]], axis)
+def pad_constant(x: Tensor, axis: int, before: Any, after: Any, value: float) -> Tensor:
+    """Pad an axis with a value; negative amounts cut it."""
+    if all(isinstance(n, int) and n == 0 for n in (before, after)):
+        return x
+    return torch.constant_pad_nd(x, [0, 0] * (x.ndim - axis - 1) + [before, after], value)
 
 
 def _pad_from_itself(x: Tensor, axis: int, before: Any, after: Any, mode: str) -> Tensor:

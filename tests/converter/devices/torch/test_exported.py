@@ -90,8 +90,6 @@ def test_an_output_that_names_another_device_is_found():
 
 def test_what_cannot_be_moved_is_refused(tmp_path):
     out = tmp_path / "out.pt2"
-    with pytest.raises(UnsupportedError, match="from torchscript"):
-        convert(MOVED / "traced-cpu.pt", to="pt2", out=out, options=Options(device="cpu"))
     with pytest.raises(UnsupportedError, match="programs for maia"):
         convert(MOVED / "exported-cpu.pt2", to="pt2", out=out, options=Options(device="maia"))
     compiled = {"data/aotinductor/model/model.so": b"\x7fELF"}
