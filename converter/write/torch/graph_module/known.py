@@ -11,6 +11,7 @@ import numpy as np
 from converter.write.torch.graph_module.dtypes import NUMPY_DTYPES
 from converter.write.torch.graph_module.operators import (
     Known,
+    SymbolicError,
     from_numpy,
     integers,
     on_known,
@@ -47,6 +48,18 @@ def _with_dtype(result: Any, like: Known) -> Known:
     kinds = {type(v) for v in array.flat}
     plain = bool if kinds <= {bool} else np.float32 if float in kinds else np.int64
     return array.astype(like.dtype if like.dtype != object and not array.size else plain)
+
+
+def require_numbers(shape: Known) -> list[int]:
+    """Return a shape whose sizes are numbers.
+
+    Raises:
+        SymbolicError: One is symbolic.
+    """
+    sizes = integers(shape)
+    if any(isinstance(n, torch.SymInt) for n in sizes):
+        raise SymbolicError
+    return sizes
 
 
 @on_known("Div")
@@ -167,14 +180,15 @@ def remove_axes(x: Known, axes: Known | None = None) -> Known:
 @on_known("Reshape")
 def reshape(x: Known, shape: Known, *, allowzero: int = 0) -> Known:
     """Return the same elements in another shape; 0 keeps an axis."""
-    sizes = [int(n) for n in shape]
+    sizes = require_numbers(shape)
     return x.reshape([x.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(sizes)])
 
 
 @on_known("Expand")
 def expand(x: Known, shape: Known) -> Known:
     """Broadcast to a shape, in both directions."""
-    return np.asarray(np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, shape)))))
+    sizes = require_numbers(shape)
+    return np.asarray(np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(sizes))))
 
 
 @on_known("Transpose")

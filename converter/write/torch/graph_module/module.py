@@ -9,6 +9,7 @@ import numpy as np
 from converter.write.torch.graph_module.operators import (
     NUMPY,
     TORCH,
+    Given,
     NotSupportedError,
     apply,
     from_numpy,
@@ -17,11 +18,19 @@ from converter.write.torch.graph_module.operators import (
     to_tensor,
     torch,
 )
+from converter.write.torch.graph_module.repetition import (
+    MAX_TURNS,
+    choose,
+    own_copy,
+    repeat_while,
+    scan,
+)
 
 onnx: Any = importlib.import_module("onnx")
 for _part in ("helper", "inliner", "numpy_helper"):
     importlib.import_module(f"onnx.{_part}")
-MAX_TURNS = 512  # of a loop, which are written one after the other
+TRUE = np.ones((), dtype=bool)
+LONGEST = (1 << 63) - 1  # number of turns of a loop
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")  # domains
 CONTROL = ("If", "Loop", "Scan")
 Values = dict[str, Any]
@@ -41,6 +50,7 @@ class GraphModule(torch.nn.Module):  # type: ignore[misc]
         load_families()
         graph = inline_functions(model).graph
         check(graph)
+        name_constants(graph)
         self.graph, self.as_dict = graph, as_dict
         self.inputs = [value.name for value in graph.input]
         self.known: Values = {}
@@ -189,21 +199,86 @@ def choose_branch(
     """Run one of two graphs; where the condition is a tensor, both are in the program."""
     condition = operands[0]
     branches = attributes["then_branch"], attributes["else_branch"]
-    if isinstance(condition, np.ndarray) or not torch.compiler.is_exporting():
-        chosen = branches[0] if bool(condition.item()) else branches[1]
-        return _run_inside(chosen, {}, values)
-    captured = [name for name in _outer_names(branches) if not isinstance(values[name], np.ndarray)]
+    if isinstance(condition, np.ndarray):
+        return _run_inside(branches[0] if condition.item() else branches[1], {}, values)
+    captured = Captured(branches, values)
 
     def branch(graph: Any) -> Any:
-        def compute(*tensors: Any) -> tuple[Any, ...]:
-            inside = values | dict(zip(captured, tensors, strict=True))
-            # A branch must not return one of its operands itself.
-            return tuple(to_tensor(v).clone() for v in _run_inside(graph, {}, inside))
+        # A branch must not return one of its operands itself.
+        return lambda *given: tuple(
+            own_copy(to_tensor(v)) for v in _run_inside(graph, {}, captured.restore(given))
+        )
 
-        return compute
+    first, second = map(branch, branches)
+    return [*choose(condition.reshape(()), (first, second), captured.given)]
 
-    tensors = tuple(values[name] for name in captured)
-    return [*torch.cond(condition.reshape(()), *map(branch, branches), tensors)]
+
+class Captured:
+    """The values that graphs take from around, and their own constants.
+
+    Programs have no constants in branches and in loops: they are given them as tensors.
+
+    Attributes:
+        given: Tensors, and symbolic sizes.
+    """
+
+    def __init__(self, graphs: Sequence[Any], values: Values) -> None:
+        own = {t.name: read_tensor(t) for graph in graphs for t in _inner_constants(graph)}
+        self._values = values | own
+        names = [n for n in (*_outer_names(graphs), *own) if self._values[n] is not None]
+        self._sizes = [
+            (name, at)
+            for name in names
+            if isinstance(self._values[name], np.ndarray)
+            for at, value in enumerate(self._values[name].flat)
+            if isinstance(value, torch.SymInt)
+        ]
+        with_sizes = {name for name, _ in self._sizes}
+        self._tensors = [n for n in names if n not in with_sizes]
+        tensors = (to_tensor(self._values[n]) for n in self._tensors)
+        self.given = (*tensors, *(self._values[n].flat[at] for n, at in self._sizes))
+
+    def restore(self, given: Sequence[Any]) -> Values:
+        """Return all values, with these for what is captured."""
+        values, count = dict(self._values), len(self._tensors)
+        for name, tensor in zip(self._tensors, given, strict=False):
+            if isinstance(values[name], np.ndarray):
+                values[name] = values[name].view(Given)
+                values[name].tensor = tensor
+            else:
+                values[name] = tensor
+        for name in {name for name, _ in self._sizes}:
+            values[name] = values[name].copy()
+        for (name, at), size in zip(self._sizes, given[count:], strict=True):
+            values[name].flat[at] = size
+        return values
+
+
+def _inner_constants(graph: Any) -> Iterator[Any]:
+    """Yield the initializers of a graph and of the graphs inside."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _inner_constants(attribute.g)
+
+
+def name_constants(graph: Any) -> None:
+    """Make initializers of the constants in the graphs inside, for the same operands everywhere."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                name_constants(attribute.g)
+                _move_constants(attribute.g)
+
+
+def _move_constants(graph: Any) -> None:
+    for node in [n for n in graph.node if n.op_type == "Constant"]:
+        (attribute,) = node.attribute
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            graph.initializer.append(attribute.t)
+            graph.initializer[-1].name = node.output[0]
+            graph.node.remove(node)
 
 
 def _outer_names(graphs: Sequence[Any]) -> list[str]:
@@ -213,79 +288,154 @@ def _outer_names(graphs: Sequence[Any]) -> list[str]:
         own = {t.name for t in graph.initializer} | {v.name for v in graph.input}
         inner = [*walk(graph)]
         own |= {name for node in inner for name in node.output}
+        own |= {v.name for node in inner for v in _inner_inputs(node)}
         names = [n for node in inner for n in node.input] + [v.name for v in graph.output]
         found |= dict.fromkeys(n for n in names if n and n not in own)
     return list(found)
 
 
+def _inner_inputs(node: Any) -> Iterator[Any]:
+    """Yield what the graphs of a node declare themselves."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield from attribute.g.input
+            yield from attribute.g.initializer
+
+
 def _run_inside(graph: Any, given: Values, outer: Values) -> list[Any]:
     """Run a graph that sees the values around it; return its outputs."""
-    values = outer | {t.name: read_tensor(t) for t in graph.initializer} | given
+    values = {t.name: read_tensor(t) for t in graph.initializer} | outer | given
     run(graph, values)
     return [values[v.name] for v in graph.output]
 
 
 def repeat(operands: Sequence[Any], attributes: Mapping[str, Any], values: Values) -> list[Any]:
-    """Run a graph as often as a known number says, while a known condition holds."""
+    """Run a graph as often as a number says, while a condition holds."""
     body = attributes["body"]
     count, condition, *state = operands
-    if count is not None and not isinstance(count, np.ndarray):
-        raise NotSupportedError("a loop whose number of turns depends on values")
-    turns = None if count is None else integers(count)[0]
+    turns = _read_turns(count)
+    collected = len(body.output) - 1 - len(state)
+    if (isinstance(turns, int) and 0 <= turns <= MAX_TURNS) or (turns is None and not collected):
+        found = _repeat_known(body, turns, condition, state, values)
+        if found is not None:
+            return found
+    if not collected:
+        return _repeat_while(body, count, condition, state, values)
+    if turns is None or turns == -1:
+        raise NotSupportedError("a loop that collects values as often as values say")
+    return _repeat_counted(body, turns, condition, state, values)
+
+
+def _read_turns(count: Any) -> Any:
+    """Return the number of turns; None: without limit; -1: it is computed."""
+    if count is None or is_known_value(count):
+        return None if count is None else integers(count)[0]
+    return -1
+
+
+def is_known_value(value: Any) -> bool:
+    """Return whether a value is known while the module is traced."""
+    return isinstance(value, np.ndarray)
+
+
+def _repeat_known(
+    body: Any, turns: int | None, condition: Any, state: list[Any], values: Values
+) -> list[Any] | None:
+    """Write the turns one after the other; None: what decides about the end is not known."""
     names = [v.name for v in body.input]
     stacked: list[list[Any]] = [[] for _ in body.output[1 + len(state) :]]
-    is_going, turn = condition is None or _is_true(condition), 0
-    while is_going and (turns is None or turn < turns):
-        if turn == MAX_TURNS:
-            raise NotSupportedError(f"a loop of more than {MAX_TURNS} turns")
-        given = [np.array(turn), np.array([True])[0], *state]
+    going = TRUE if condition is None else condition
+    for turn in range(MAX_TURNS if turns is None else turns):
+        if not is_known_value(going):
+            return None
+        if not going.item():
+            break
+        given = [np.array(turn), TRUE, *state]
         going, *found = _run_inside(body, dict(zip(names, given, strict=True)), values)
         state = found[: len(state)]
         for rows, row in zip(stacked, found[len(state) :], strict=True):
             rows.append(to_tensor(row))
-        is_going, turn = _is_true(going), turn + 1
-    if stacked and not turn:
+    else:
+        if turns is None and (not is_known_value(going) or going.item()):
+            return None
+    if stacked and not stacked[0]:
         raise NotSupportedError("a loop without turns")
     return [*state, *map(torch.stack, stacked)]
 
 
-def _is_true(condition: Any) -> bool:
-    if not isinstance(condition, np.ndarray):
-        raise NotSupportedError("a loop whose end depends on values")
-    return bool(condition.item())
+def _repeat_counted(
+    body: Any, turns: Any, condition: Any, state: list[Any], values: Values
+) -> list[Any]:
+    """Have torch repeat the turns, whose number a size says."""
+    names = [v.name for v in body.input]
+    if condition is not None and not (is_known_value(condition) and condition.item()):
+        raise NotSupportedError("a loop that collects values and has a condition")
+    captured = Captured([body], values)
+
+    def step(current: Any, row: Any, around: Any) -> Any:
+        given = dict(zip(names, [row[0], TRUE, *current], strict=True))
+        going, *found = _run_inside(body, given, captured.restore(around))
+        if not (is_known_value(going) and going.item()):
+            raise NotSupportedError("a loop that collects values and has a condition")
+        tensors = tuple(map(to_tensor, found))
+        return tensors[: len(current)], tensors[len(current) :]
+
+    start = tuple(map(to_tensor, state))
+    final, rows = scan(step, start, (torch.arange(turns),), captured.given)
+    return [*final, *rows]
 
 
-def scan(operands: Sequence[Any], attributes: Mapping[str, Any], values: Values) -> list[Any]:
-    """Run a graph on each slice of sequences, whose number is known."""
+def _repeat_while(
+    body: Any, count: Any, condition: Any, state: list[Any], values: Values
+) -> list[Any]:
+    """Have torch repeat the turns as long as values say."""
+    names = [v.name for v in body.input]
+    captured = Captured([body], values)
+    limit = torch.tensor(LONGEST) if count is None else to_tensor(count).reshape(())
+
+    def is_going(turn: Any, going: Any, limit: Any, *_: Any) -> Any:
+        return going & (turn < limit)
+
+    def advance(turn: Any, going: Any, limit: Any, *given: Any) -> tuple[Any, ...]:
+        current, around = given[: len(state)], given[len(state) :]
+        own = dict(zip(names, [turn, going, *current], strict=True))
+        found = _run_inside(body, own, captured.restore(around))
+        following, *after = (own_copy(to_tensor(v)) for v in found)
+        return turn + 1, following.reshape(()), own_copy(limit), *after
+
+    start = to_tensor(TRUE) if condition is None else to_tensor(condition).reshape(())
+    first = (torch.tensor(0), start, limit, *map(to_tensor, state))
+    return [*repeat_while(is_going, advance, first, captured.given)[3:]]
+
+
+def run_scan(operands: Sequence[Any], attributes: Mapping[str, Any], values: Values) -> list[Any]:
+    """Run a graph on each slice of sequences."""
     body, scanned = attributes["body"], attributes["num_scan_inputs"]
-    state, sequences = [*operands[:-scanned]], [to_tensor(v) for v in operands[-scanned:]]
+    state = tuple(map(to_tensor, operands[:-scanned]))
     outputs = len(body.output) - len(state)
     axes = attributes.get("scan_input_axes") or [0] * scanned
     turned = attributes.get("scan_input_directions") or [0] * scanned
-    sequences = [
+    sequences = tuple(
         (s.flip(a) if is_turned else s).movedim(a, 0)
-        for s, a, is_turned in zip(sequences, axes, turned, strict=True)
-    ]
-    count = sequences[0].shape[0]
-    if not isinstance(count, int) or count > MAX_TURNS:
-        raise NotSupportedError("a Scan over a dynamic or a long axis")
-    names = [v.name for v in body.input]
-    rows: list[list[Any]] = [[] for _ in range(outputs)]
-    for turn in range(count):
-        given = [*state, *(s[turn] for s in sequences)]
-        found = _run_inside(body, dict(zip(names, given, strict=True)), values)
-        state = found[: len(state)]
-        for row, value in zip(rows, found[len(state) :], strict=True):
-            row.append(to_tensor(value))
+        for s, a, is_turned in zip(map(to_tensor, operands[-scanned:]), axes, turned, strict=True)
+    )
+    names, captured = [v.name for v in body.input], Captured([body], values)
+
+    def step(current: Any, rows: Any, around: Any) -> Any:
+        given = dict(zip(names, [*current, *rows], strict=True))
+        found = tuple(map(to_tensor, _run_inside(body, given, captured.restore(around))))
+        return found[: len(current)], found[len(current) :]
+
+    final, collected = scan(step, state, sequences, captured.given)
     axes = attributes.get("scan_output_axes") or [0] * outputs
-    directions = attributes.get("scan_output_directions") or [0] * outputs
+    turned = attributes.get("scan_output_directions") or [0] * outputs
     return [
-        *state,
+        *final,
         *(
-            torch.stack(row[::-1] if is_turned else row, axis)
-            for row, axis, is_turned in zip(rows, axes, directions, strict=True)
+            (rows.flip(0) if is_turned else rows).movedim(0, axis)
+            for rows, axis, is_turned in zip(collected, axes, turned, strict=True)
         ),
     ]
 
 
-BRANCHING = {"If": choose_branch, "Loop": repeat, "Scan": scan}
+BRANCHING = {"If": choose_branch, "Loop": repeat, "Scan": run_scan}

@@ -39,8 +39,26 @@ class Operator(NamedTuple):
     wants_count: bool
 
 
+class Given(np.ndarray[Any, Any]):
+    """A known value that a branch or a turn of a loop is given as a tensor as well.
+
+    Attributes:
+        tensor: Where there is one; values computed from this have none.
+    """
+
+    tensor: Tensor | None
+
+    def __array_finalize__(self, _: object) -> None:
+        """Derive an array."""
+        self.tensor = None
+
+
 class NotSupportedError(Exception):
     """The graph has something that this module has no words for in torch."""
+
+
+class SymbolicError(Exception):
+    """The shape of a result is symbolic, so that it is no known value but a tensor."""
 
 
 TORCH: dict[str, Operator] = {}  # of tensors
@@ -81,9 +99,12 @@ def apply(
     Raises:
         NotSupportedError: The operator is not in the table.
     """
-    if op_type in NUMPY and all(isinstance(v, np.ndarray) or v is None for v in operands):
-        return _as_sequence(NUMPY[op_type](*operands, **attributes))
     row = TORCH.get(op_type)
+    if op_type in NUMPY and all(isinstance(v, np.ndarray) or v is None for v in operands):
+        try:
+            return _as_sequence(NUMPY[op_type](*operands, **attributes))
+        except SymbolicError:
+            assert row is not None
     if row is None:
         raise NotSupportedError(f"operator {op_type}")
     takes_known = (*row.known, *[False] * len(operands))
@@ -103,6 +124,8 @@ def to_tensor(value: Any) -> Tensor:
     """Return a value as a tensor; symbolic sizes become one as the program runs."""
     if not isinstance(value, np.ndarray):
         return value
+    if isinstance(value, Given) and value.tensor is not None:
+        return value.tensor
     if value.dtype != object:
         return from_numpy(value)
     is_real = any(isinstance(v, (float, torch.SymFloat)) for v in value.flat)

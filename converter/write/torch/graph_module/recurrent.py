@@ -11,12 +11,13 @@ from converter.write.torch.graph_module.operators import (
     operator,
     torch,
 )
+from converter.write.torch.graph_module.repetition import Tensors, scan
 
 F: Any = torch.nn.functional
 LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output among ONNX's i, o, f, c
 GRU_ORDER = (1, 0, 2)  # torch's reset, update, new among ONNX's z, r, h
-MAX_STEPS = 512  # that are written one after the other
-Step = Callable[[Tensor, tuple[Tensor, ...], int], tuple[Tensor, ...]]
+# Takes a row of the sequence, the states, the weights of a direction, and which one it is.
+Step = Callable[[Tensor, Tensors, Tensors, int], Tensors]
 
 
 def _activations(
@@ -62,32 +63,33 @@ def run_lstm(
     activation_alpha: Sequence[float] | None = None,
     activation_beta: Sequence[float] | None = None, clip: float | None = None,
     input_forget: int = 0, layout: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> Tensors:  # fmt: skip
     """Return all hidden states, the last one, and the last cell state."""
     _refuse(layout, clip, input_forget)
     directions = w.shape[0]
     default = ("Sigmoid", "Tanh", "Tanh")
     named = [*(activations or default * directions)]
     state = tuple(_begin(v, x, directions, hidden_size) for v in (h, c))
-    if lengths is None and peepholes is None and named == [*default] * directions:
+    if _is_plain(x, lengths) and peepholes is None and named == [*default] * directions:
         weights = _weights(w, r, b, LSTM_ORDER)
         return _in_torch(torch.lstm, x, state, weights, direction)
     functions = _activations(activations, default, directions, activation_alpha, activation_beta)
     biases = torch.zeros_like(w[:, :, 0]).repeat(1, 2) if b is None else b
 
-    def step(x: Tensor, state: tuple[Tensor, ...], d: int) -> tuple[Tensor, ...]:
+    if peepholes is None:
+        peepholes = torch.zeros_like(w[:, : 3 * hidden_size, 0])
+
+    def step(x: Tensor, state: Tensors, own: Tensors, d: int) -> Tensors:
         f, g, out = functions[3 * d : 3 * d + 3]
-        h, c = state
-        added = biases[d, : 4 * hidden_size] + biases[d, 4 * hidden_size :]
-        i, o, forget, new = torch.chunk(x @ w[d].t() + h @ r[d].t() + added, 4, -1)
-        pi = po = pf = torch.zeros(()) if peepholes is None else None
-        if peepholes is not None:
-            pi, po, pf = torch.chunk(peepholes[d], 3, -1)
+        (h, c), (w, r, b, p) = state, own
+        added = b[: 4 * hidden_size] + b[4 * hidden_size :]
+        i, o, forget, new = torch.chunk(x @ w.t() + h @ r.t() + added, 4, -1)
+        pi, po, pf = torch.chunk(p, 3, -1)
         i, forget = f(i + pi * c), f(forget + pf * c)
         cell = forget * c + i * g(new)
         return f(o + po * cell) * out(cell), cell
 
-    return _run(step, x, state, lengths, direction)
+    return _run(step, x, (w, r, biases, peepholes), state, lengths, direction)
 
 
 @operator("GRU")
@@ -97,31 +99,31 @@ def run_gru(
     activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
     activation_beta: Sequence[float] | None = None, clip: float | None = None,
     linear_before_reset: int = 0, layout: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> Tensors:  # fmt: skip
     """Return all hidden states, and the last one."""
     _refuse(layout, clip, 0)
     directions = w.shape[0]
     default = ("Sigmoid", "Tanh")
     named = [*(activations or default * directions)]
     state = _begin(h, x, directions, hidden_size)
-    if lengths is None and linear_before_reset and named == [*default] * directions:
+    if _is_plain(x, lengths) and linear_before_reset and named == [*default] * directions:
         weights = _weights(w, r, b, GRU_ORDER)
         return _in_torch(torch.gru, x, state, weights, direction)
     functions = _activations(activations, default, directions, activation_alpha, activation_beta)
     biases = torch.zeros_like(w[:, :, 0]).repeat(1, 2) if b is None else b
 
-    def step(x: Tensor, state: tuple[Tensor, ...], d: int) -> tuple[Tensor, ...]:
+    def step(x: Tensor, state: Tensors, own: Tensors, d: int) -> Tensors:
         f, g = functions[2 * d : 2 * d + 2]
-        (h,) = state
-        own, recurrent = torch.chunk(biases[d], 2, -1)
-        xz, xr, xh = torch.chunk(x @ w[d].t() + own, 3, -1)
-        rz, rr, rh = torch.chunk(r[d], 3, 0)
+        (h,), (w, r, b) = state, own
+        kernel, recurrent = torch.chunk(b, 2, -1)
+        xz, xr, xh = torch.chunk(x @ w.t() + kernel, 3, -1)
+        rz, rr, rh = torch.chunk(r, 3, 0)
         bz, br, bh = torch.chunk(recurrent, 3, -1)
         update, reset = f(xz + h @ rz.t() + bz), f(xr + h @ rr.t() + br)
         kept = reset * (h @ rh.t() + bh) if linear_before_reset else (reset * h) @ rh.t() + bh
         return ((1 - update) * g(xh + kept) + update * h,)
 
-    return _run(step, x, (state,), lengths, direction)
+    return _run(step, x, (w, r, biases), (state,), lengths, direction)
 
 
 @operator("RNN")
@@ -130,24 +132,25 @@ def run_rnn(
     h: Tensor | None = None, *, hidden_size: int, direction: str = "forward",
     activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
     activation_beta: Sequence[float] | None = None, clip: float | None = None, layout: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> Tensors:  # fmt: skip
     """Return all hidden states, and the last one."""
     _refuse(layout, clip, 0)
     directions = w.shape[0]
     named = {str(n) for n in activations or ("Tanh",)}
     state = _begin(h, x, directions, hidden_size)
-    if lengths is None and named in ({"Tanh"}, {"Relu"}):
+    if _is_plain(x, lengths) and named in ({"Tanh"}, {"Relu"}):
         run = torch.rnn_tanh if named == {"Tanh"} else torch.rnn_relu
         weights = _weights(w, r, b, (0,))
         return _in_torch(run, x, state, weights, direction)
     functions = _activations(activations, ("Tanh",), directions, activation_alpha, activation_beta)
     biases = torch.zeros_like(w[:, :, 0]).repeat(1, 2) if b is None else b
 
-    def step(x: Tensor, state: tuple[Tensor, ...], d: int) -> tuple[Tensor, ...]:
-        added = biases[d, :hidden_size] + biases[d, hidden_size:]
-        return (functions[d](x @ w[d].t() + state[0] @ r[d].t() + added),)
+    def step(x: Tensor, state: Tensors, own: Tensors, d: int) -> Tensors:
+        w, r, b = own
+        added = b[:hidden_size] + b[hidden_size:]
+        return (functions[d](x @ w.t() + state[0] @ r.t() + added),)
 
-    return _run(step, x, (state,), lengths, direction)
+    return _run(step, x, (w, r, biases), (state,), lengths, direction)
 
 
 def _refuse(layout: int, clip: float | None, input_forget: int) -> None:
@@ -173,9 +176,14 @@ def _weights(w: Tensor, r: Tensor, b: Tensor | None, order: Sequence[int]) -> li
     return made
 
 
+def _is_plain(x: Tensor, lengths: Tensor | None) -> bool:
+    """Return whether torch's own layers do: they fix the length of the sequences in a program."""
+    return lengths is None and isinstance(x.shape[0], int)
+
+
 def _in_torch(
     run: Callable[..., Any], x: Tensor, state: Any, weights: list[Tensor], direction: str
-) -> tuple[Tensor, ...]:
+) -> Tensors:
     """Run a layer of torch's; return its states with an axis for directions, and the last ones."""
     is_reverse, is_both = direction == "reverse", direction == "bidirectional"
     settings = {"has_biases": True, "num_layers": 1, "dropout": 0.0, "train": False}
@@ -186,30 +194,27 @@ def _in_torch(
 
 
 def _run(
-    step: Step, x: Tensor, state: tuple[Tensor, ...], lengths: Tensor | None, direction: str
-) -> tuple[Tensor, ...]:
+    step: Step, x: Tensor, weights: Tensors, state: Tensors, lengths: Tensor | None, direction: str
+) -> Tensors:
     """Run steps one after the other; past its length, a sequence keeps its state and returns 0."""
-    count = x.shape[0]
-    if not isinstance(count, int) or count > MAX_STEPS:
-        raise NotSupportedError(
-            "a recurrent layer that torch has none like, over a dynamic or a long axis"
-        )
+    limits = () if lengths is None else (lengths,)
     outputs, finals = [], []
     for d in range(state[0].shape[0]):
-        is_reverse = direction == "reverse" or d == 1
-        current = tuple(s[d] for s in state)
-        found: list[Tensor] = [x] * count
-        for t in reversed(range(count)) if is_reverse else range(count):
-            after = step(x[t], current, d)
+
+        def advance(state: Tensors, row: Tensors, given: Tensors, d: int = d) -> Any:
+            """Return the states after a row of the sequence, and what is put out."""
+            after = step(row[1], state, given[: len(weights)], d)
             if lengths is None:
-                current, found[t] = after, after[0]
-                continue
-            is_inside = (t < lengths)[:, None]
-            current = tuple(
-                torch.where(is_inside, new, old) for new, old in zip(after, current, strict=True)
-            )
-            found[t] = torch.where(is_inside, after[0], torch.zeros_like(after[0]))
-        outputs.append(torch.stack(found))
-        finals.append(current)
+                return after, after[:1]
+            is_inside = (row[0] < given[-1])[:, None]
+            kept = tuple(map(partial(torch.where, is_inside), after, state))
+            return kept, (torch.where(is_inside, after[0], torch.zeros_like(after[0])),)
+
+        final, (found,) = scan(
+            advance, tuple(s[d] for s in state), (torch.arange(x.shape[0]), x),
+            (*(w[d] for w in weights), *limits), reverse=direction == "reverse" or d == 1,
+        )  # fmt: skip
+        outputs.append(found)
+        finals.append(final)
     states = (torch.stack([f[i] for f in finals]) for i in range(len(state)))
     return torch.stack(outputs, 1), *states

@@ -2,7 +2,9 @@
 
 import json
 import random
+import sys
 import zipfile
+from importlib.util import find_spec
 
 import pytest
 from damage import damage
@@ -16,7 +18,7 @@ from converter.devices.torch import exported
 from converter.devices.torch.programs import check_device
 from converter.options import Options
 from formats.artifact import Artifact
-from formats.errors import ConvertError, UnsupportedError, VerificationError
+from formats.errors import ConvertError, DependencyError, UnsupportedError, VerificationError
 from formats.torch import export as torch_export
 
 MOVED = FIXTURES / "torch_moved"
@@ -101,6 +103,19 @@ def test_what_cannot_be_moved_is_refused(tmp_path):
     with pytest.raises(UnsupportedError, match=r"before 1\.6"):
         move(source, "cuda:0", tmp_path)
     assert not out.exists()
+
+
+def test_a_program_of_another_format_is_exported_by_torch(tmp_path, monkeypatch):
+    """And who has none is told what to install, before anything is written."""
+    monkeypatch.setenv("CONVERT_TORCH_PYTHON", sys.executable)
+    if find_spec("torch") is not None:
+        pytest.skip("torch is here: see tests/live/torch/test_rebuilt_programs.py")
+    out = tmp_path / "out.pt2"
+    with pytest.raises(DependencyError, match=r"to='pt2' needs torch") as caught:
+        convert(MOVED / "traced-cpu.pt", to="pt2", out=out, options=Options(device="cpu"))
+    assert caught.value.exit_code == 7
+    assert 'pip install "model-convert[torch]"' in str(caught.value)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_objects_that_are_no_tensors_are_said(tmp_path):
