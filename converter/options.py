@@ -82,6 +82,8 @@ class Options:
         checkpoint: Prefix, folder or file of the checkpoint with the values of a graph's variables.
         merge_adapter: File or folder of the base model, into which the source, an adapter, is
             merged.
+        dequantize: Make floats of quantised weights (GPTQ, AWQ, bitsandbytes, …), as the library
+            that wrote them does.
         arch: Factory that builds the nn.Module for a state dict.
         task: What the model of a Hugging Face folder is for, as ``text-generation-with-past``.
         inputs: Inputs of a program that does not record them.
@@ -114,6 +116,7 @@ class Options:
     format: str | None = None
     checkpoint: Path | None = None
     merge_adapter: Path | None = None
+    dequantize: bool = False
     arch: Arch | None = None
     task: str | None = None
     inputs: tuple[TensorSpec, ...] = ()

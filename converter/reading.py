@@ -8,6 +8,7 @@ from converter import safety
 from converter.byte_sizes import readable_size
 from converter.events import Opened, Step
 from converter.normalise.adapters import merge_adapter
+from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
 from formats import catalog
 from formats.artifact import Artifact
@@ -61,9 +62,14 @@ def read_steps(
     catalog.check_expansion(bundle, artifact)
     yield Step("read", describe_bundle(bundle), perf_counter() - begin)
     if options.merge_adapter is not None:
-        base = Artifact(options.merge_adapter, options.limits)
-        bundle = merge_adapter(bundle, catalog.read(base))
-        yield Step("merged", f"into {base.name}: {describe_bundle(bundle)}")
+        file = Artifact(options.merge_adapter, options.limits)
+        base = catalog.read(file)
+        bundle = merge_adapter(bundle, dequantize(base) if options.dequantize else base)
+        yield Step("merged", f"into {file.name}: {describe_bundle(bundle)}")
+    elif options.dequantize:
+        bundle = dequantize(bundle)
+        change = bundle.metadata.normalisations[-1]
+        yield Step("dequantised", f"{change.count} weights ({change.detail})")
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
     for finding in findings:

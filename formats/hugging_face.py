@@ -15,6 +15,14 @@ from formats.core.storage import Span
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 KIND, ADAPTER = "hf_config", "peft_adapter"  # of topologies
 ASSETS = frozenset((".json", ".txt", ".model", ".yaml", ".jinja", ".md"))  # suffixes
+QUANTIZATION = ("quantization_config", "compression_config")  # entries of a configuration
+# Files beside it that older libraries wrote -> the method.
+QUANTIZATION_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
+# What a summary says of it -> the entries that have it.
+DETAILS = {
+    "bits": ("bits", "w_bit"), "groups": ("group_size", "q_group_size"), "format": ("format",),
+    "type": ("bnb_4bit_quant_type", "quant_type"),
+}  # fmt: skip
 # Name of the file -> kind of the topology, and the entries that its summary has.
 FILES = {
     ADAPTER_CONFIG: (ADAPTER, ("peft_type", "base_model_name_or_path", "r", "lora_alpha")),
@@ -34,10 +42,76 @@ def read_topology(artifact: Artifact) -> Topology | None:
     """
     for name, (kind, keys) in FILES.items():
         if name in artifact.names:
-            text = Span.whole(artifact.member(name))
-            config = parse(text.read(), where=text.name, limit=artifact.limits.max_header_bytes)
-            return Topology(kind, _summarize(config, keys), config)
+            config = _read_json(artifact, name)
+            summary = _summarize(config, keys)
+            if kind == KIND and (settings := _find_settings(artifact, config)):
+                summary["quantization"] = _describe(settings)
+                config = _with_settings(config, settings)
+            return Topology(kind, summary, config)
     return None
+
+
+def _read_json(artifact: Artifact, name: str) -> JSON:
+    text = Span.whole(artifact.member(name))
+    return parse(text.read(), where=text.name, limit=artifact.limits.max_header_bytes)
+
+
+def _with_settings(config: JSON, settings: dict[str, JSON]) -> JSON:
+    """Return a configuration that says how the weights are quantised."""
+    if not isinstance(config, dict) or find_quantization(config) is not None:
+        return config
+    return {**config, QUANTIZATION[0]: settings}
+
+
+def _find_settings(artifact: Artifact, config: JSON) -> dict[str, JSON] | None:
+    """Return how the weights are quantised: by the configuration, or a file of older libraries."""
+    found = find_quantization(config)
+    for name, method in QUANTIZATION_FILES.items():
+        if found is None and name in artifact.names:
+            told = _read_json(artifact, name)
+            found = {"quant_method": method, **told} if isinstance(told, dict) else None
+    return found
+
+
+def find_quantization(config: object) -> dict[str, JSON] | None:
+    """Return how a model's weights are quantised, as its configuration has it; None: they are not.
+
+    ``quant_method`` is always there: configurations of old versions say it by other entries.
+    """
+    if not isinstance(config, dict):
+        return None
+    inner = config.get("text_config")
+    for place in (config, inner if isinstance(inner, dict) else {}):
+        for key in QUANTIZATION:
+            found = place.get(key)
+            if isinstance(found, dict) and found:
+                return {"quant_method": _guess_method(key, found), **found}
+    return None
+
+
+def _guess_method(key: str, settings: dict[str, JSON]) -> str:
+    """Return the method of settings that do not name it."""
+    if key == "compression_config" or "config_groups" in settings:
+        return "compressed-tensors"
+    is_of_blocks = any(k.startswith(("load_in_", "bnb_", "llm_int8")) for k in settings)
+    return "bitsandbytes" if is_of_blocks else "unknown"
+
+
+def without_quantization(config: dict[str, JSON]) -> dict[str, JSON]:
+    """Return a configuration that tells of no quantisation."""
+    kept = {k: v for k, v in config.items() if k not in QUANTIZATION}
+    text = kept.get("text_config")
+    if isinstance(text, dict):
+        kept["text_config"] = {k: v for k, v in text.items() if k not in QUANTIZATION}
+    return kept
+
+
+def _describe(settings: dict[str, JSON]) -> str:
+    """Return a method with the bits and the sizes of groups, as far as the settings have them."""
+    told = {name: next((settings[k] for k in keys if settings.get(k)), None)
+            for name, keys in DETAILS.items()}  # fmt: skip
+    words = [f"{name} {value}" for name, value in told.items() if value is not None]
+    return ", ".join([str(settings["quant_method"]), *words])
 
 
 def read_assets(artifact: Artifact, weights: Collection[str]) -> dict[str, Span]:

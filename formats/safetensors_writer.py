@@ -64,6 +64,7 @@ def plan_shards(
     *,
     stem: str = "model",
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+    metadata: Mapping[str, str] | None = None,
 ) -> ShardLayout:
     """Lay the weights out in files.
 
@@ -72,6 +73,7 @@ def plan_shards(
         encodings: Recorded in the header's metadata.
         stem: File name without suffix and shard number.
         max_shard_bytes: Where to cut. A single tensor larger than that has a file of its own.
+        metadata: That every file records besides.
     """
     stored: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
@@ -91,12 +93,13 @@ def plan_shards(
         groups[-1][name] = tensor
         size += tensor.nbytes
     count = len(groups)
-    notes = {**tied, "format": "pt", **_notes(stored, encodings)}
+    plain = {**(metadata or {}), "format": "pt"}
+    notes = {**(metadata or {}), **tied, "format": "pt", **_notes(stored, encodings)}
     shards, files = [], {}
     for i, group in enumerate(groups, 1):
         name = f"{stem}{SUFFIX}" if count == 1 else f"{stem}-{i:05d}-of-{count:05d}{SUFFIX}"
         ordered = _order(group)
-        header = _header(group, ordered, notes if count == 1 else {"format": "pt"})
+        header = _header(group, ordered, notes if count == 1 else plain)
         shards.append(Shard(name, header, tuple(ordered)))
         files.update(dict.fromkeys(group, name))
     index = None

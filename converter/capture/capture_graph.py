@@ -5,6 +5,7 @@ source's own, so that a bundle holds each weight once and under the source's nam
 """
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -177,6 +178,14 @@ def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> 
         raise UnsupportedError(
             "graphs of folders whose config.json names no model of transformers", where=source.name,
             hint="arch='package.module:factory' names the factory of their module",
+        )  # fmt: skip
+    # The folder's own: the bundle may have been dequantised, but transformers reads the folder.
+    config = source / hugging_face.CONFIG
+    told = json.loads(config.read_bytes()) if config.is_file() else None
+    if settings := hugging_face.find_quantization(told):
+        raise UnsupportedError(
+            f"graphs of folders whose weights are quantised ({settings['quant_method']})",
+            where=source.name, hint="to='hf' and dequantize=True write a folder of floats, which has one",
         )  # fmt: skip
     if request.task is not None and request.task.removesuffix(WITH_PAST) not in TASKS:
         raise UsageError(f"task {request.task!r} is not known", expected=", ".join(TASKS))

@@ -127,6 +127,8 @@ ROWS: tuple[Row, ...] = (
         help="Checkpoint with the values of a GraphDef's or meta graph's variables."),
     Row("merge_adapter", "--merge-adapter", PATH, metavar="BASE", commands=("convert", "verify"),
         help="Base model that SOURCE, a LoRA adapter, is merged into."),
+    Row("dequantize", "--dequantize", FLAG, default=False, commands=ALL,
+        help="Make floats of quantised weights (GPTQ, AWQ, bitsandbytes, compressed-tensors, fp8, mxfp4, torchao)."),
     Row("arch.factory", "--arch", NAME, metavar="package.module:factory", in_files=False, commands=ALL,
         help="Factory that builds the nn.Module for a state dict."),
     Row("arch.arguments", "--arch-args", NAME, metavar="JSON", in_files=False, commands=ALL,

@@ -23,9 +23,11 @@ DEFAULT = "portable"
 SPECIFIC = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
     "exporter": "auto", "include": (), "strip_prefix": "auto", "task": None, "merge_adapter": None,
+    "dequantize": False,
 }  # fmt: skip
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
+WEIGHTS = ("merge_adapter", "dequantize")
 
 
 class Target(NamedTuple):
@@ -112,13 +114,13 @@ class Target(NamedTuple):
 TARGETS = (
     Target("portable",    "portable",         ".portable",
            "a folder: manifest, safetensors, and an ONNX graph where there is one",
-           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "merge_adapter")),
+           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", *WEIGHTS)),
     Target("safetensors", "safetensors",      ".safetensors",
            "weights: one file, or shards with an index",
-           "safetensors", "none", (*NAMES, "merge_adapter")),
+           "safetensors", "none", (*NAMES, *WEIGHTS)),
     Target("hf",          "hugging_face",     ".hf",
            "a Hugging Face folder: safetensors, and its other files unchanged",
-           "safetensors", "none", (*NAMES, "merge_adapter")),
+           "safetensors", "none", (*NAMES, *WEIGHTS)),
     Target("onnx",        "onnx",             ".onnx",
            "self-contained ONNX files, one for each signature",
            "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),
@@ -132,7 +134,7 @@ TARGETS = (
            keeps_source=True, parse_device="parse_tensorflow_device"),
     Target("torch",       "torch.checkpoint", ".{device}.pt",
            "a state dict in torch's format, for one device",
-           "torch", "none", (*NAMES, "device", "keep_structure"),
+           "torch", "none", (*NAMES, "device", "keep_structure", "dequantize"),
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
     Target("torchscript", "torch.program",    ".{device}.pt",
            "the same TorchScript program, on another device",

@@ -65,6 +65,14 @@ def plan(
     if not bundle.weights:
         raise UnsupportedError("holds no tensors", where=artifact.path)
     layout = plan_shards(
-        bundle.weights, bundle.encodings, stem=stem, max_shard_bytes=options.shard_bytes
-    )
+        bundle.weights, bundle.encodings, stem=stem, max_shard_bytes=options.shard_bytes,
+        metadata=_recorded(bundle),
+    )  # fmt: skip
     return HuggingFaceFolder(bundle, layout)
+
+
+def _recorded(bundle: Bundle) -> dict[str, str]:
+    """Return what safetensors files recorded of themselves; torchao describes its tensors there."""
+    if bundle.metadata.format != "safetensors":
+        return {}
+    return {k: v for k, v in bundle.metadata.user.items() if isinstance(v, str)}

@@ -45,7 +45,8 @@ def test_every_row_reaches_its_field() -> None:
     values = {
         "to": "onnx", "device": "cuda:1", "precision": "fp16", "keep_structure": True,
         "format": "keras", "checkpoint": "v", "task": "fill-mask",
-        "merge_adapter": "b", "arch.factory": "a:b", "arch.arguments": '{"c": 1}',
+        "merge_adapter": "b", "dequantize": True,
+        "arch.factory": "a:b", "arch.arguments": '{"c": 1}',
         "inputs": ["x:float32:1"], "exporter": "native", "include": "optimizer",
         "strip_prefix": "m.", "verify": "none", "require": "cpu", "comparison.atol": ["1"],
         "comparison.rtol": ["o:1"], "comparison.inputs": "f", "comparison.seed": 5,

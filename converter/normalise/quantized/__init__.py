@@ -1,0 +1,1 @@
+"""Quantised checkpoints of Hugging Face's libraries, and their weights as floats."""

@@ -1,0 +1,56 @@
+"""AWQ: 4 bits, groups of inputs share a scale and a zero point for each output.
+
+Source: autoawq 0.2.9, ``modules/linear/gemm.py``, ``gemv.py`` and ``utils/packing_utils.py``
+"""
+
+from converter.normalise.quantized.layer import Array, Layer, spread
+from converter.normalise.quantized.packing import unpack
+from formats.core.weights import Tensor
+from formats.errors import UnsupportedError
+
+BITS, VALUES = 4, 8  # of an integer, and how many there are in a word of 32 bits
+ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # where the eight outputs of a word of `gemm` stand
+VERSIONS = ("gemm", "gemv")
+
+
+def dequantize(layer: Layer) -> Tensor:
+    """Return ``scales * (qweight - qzeros)``."""
+    recorded = layer.settings.get("version") or layer.settings.get("packing_format") or "gemm"
+    version = str(recorded).lower()
+    version = "gemm" if version == "auto_round:auto_awq" else version
+    if version not in VERSIONS:
+        raise UnsupportedError(f"AWQ in the version {version}", hint="supported: gemm, gemv")
+    words, packed_zeros, scales = (layer.need(role) for role in ("qweight", "qzeros", "scales"))
+    layer.check(
+        fits=all(len(t.shape) == 2 for t in (words, packed_zeros, scales)) and scales.size > 0,
+        why="AWQ's tensors do not fit",
+    )
+    if version == "gemm":
+        inputs, outputs = words.shape[0], words.shape[1] * VALUES
+        groups = scales.shape[0]
+        fits = scales.shape[1] == outputs and packed_zeros.shape == (groups, words.shape[1])
+        size = inputs // groups
+    else:
+        outputs, inputs = words.shape[0], words.shape[1] * VALUES
+        told = layer.settings.get("group_size") or layer.settings.get("q_group_size")
+        size = told if isinstance(told, int) and told > 0 else inputs
+        groups = inputs // size
+        fits = scales.shape[0] == packed_zeros.shape[0] == outputs and scales.shape[1] >= groups
+    layer.check(fits=fits and inputs == groups * size, why="AWQ's tensors do not fit each other")
+
+    def compute() -> Array:
+        import numpy as np
+
+        factors = layer.read("scales").astype(np.float32)
+        values = unpack(layer.read("qweight"), BITS, words.shape[1] * VALUES).astype(np.float32)
+        zeros = unpack(layer.read("qzeros"), BITS, packed_zeros.shape[1] * VALUES)
+        if version == "gemv":
+            factors, zeros = factors[:, :groups], zeros[:, :groups]
+            shape = (outputs, inputs)
+            return (values - spread(zeros, shape)) * spread(factors, shape)
+        values, zeros = (v.reshape(len(v), -1, VALUES)[..., ORDER].reshape(len(v), -1)
+                         for v in (values, zeros))  # fmt: skip
+        shape = (inputs, outputs)
+        return ((values - spread(zeros, shape)) * spread(factors, shape)).T
+
+    return layer.floats(scales.dtype, (outputs, inputs), compute)

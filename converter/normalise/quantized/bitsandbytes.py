@@ -1,0 +1,128 @@
+"""bitsandbytes: 8 bits with a scale for each output, or 4 bits with a table and scales of blocks.
+
+Source: bitsandbytes 0.50, ``functional.py`` (QuantState, int8_vectorwise_dequant)
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from math import prod
+
+from converter.normalise.quantized.layer import Array, Layer
+from converter.normalise.quantized.packing import unpack
+from formats.core.weights import DTYPES, DType, Tensor
+from formats.errors import CorruptError
+
+PARTS = re.compile(
+    r"(?P<layer>.+)\.(?:weight\.(?P<role>absmax|quant_map|nested_absmax|nested_quant_map"
+    r"|quant_state\.bitsandbytes__(?:nf4|fp4))|(?P<wide>SCB|weight_format))"
+)
+STEP = 7.874015718698502e-3  # 1 / 127, as the library has it
+
+
+def dequantize(layer: Layer) -> Tensor:
+    """Return the weight of either form."""
+    state = next((role for role in layer.parts if role.startswith("quant_state")), None)
+    return _of_8_bits(layer) if state is None else _of_4_bits(layer, state)
+
+
+def _of_8_bits(layer: Layer) -> Tensor:
+    """Return ``weight * SCB / 127``."""
+    weight, scales = layer.need("weight"), layer.need("SCB")
+    layer.check(
+        fits=len(weight.shape) == 2 and weight.dtype.name == "int8"
+        and scales.size == weight.shape[0],
+        why="8-bit weights and their scales do not fit",
+    )  # fmt: skip
+
+    def compute() -> Array:
+        import numpy as np
+
+        factors = layer.read("SCB").astype(np.float32).reshape(-1, 1)
+        product: Array = layer.read("weight") * factors * np.float32(STEP)
+        return product
+
+    return layer.floats(model_dtype(layer, "float16"), weight.shape, compute)
+
+
+def model_dtype(layer: Layer, default: str) -> DType:
+    """Return the dtype that the model's configuration names."""
+    name = str(layer.model.get("dtype") or layer.model.get("torch_dtype") or default)
+    return DTYPES.get(name.removeprefix("torch."), DTYPES[default])
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a 4-bit weight records of itself.
+
+    Attributes:
+        shape: Of the weight.
+        dtype: Of the weight.
+        block: Number of elements that share a scale.
+        nested_block: Number of scales that share a scale, where they are quantised as well.
+        offset: What is added to those.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    block: int
+    nested_block: int
+    offset: float
+
+    @classmethod
+    def read(cls, layer: Layer, role: str) -> "State":
+        """Parse the JSON text in a tensor of bytes.
+
+        Raises:
+            CorruptError: It is none, or lacks an entry.
+        """
+        try:
+            told = json.loads(layer.read(role).tobytes())
+            return cls(
+                tuple(map(int, told["shape"])), DTYPES[told["dtype"]], int(told["blocksize"]),
+                int(told.get("nested_blocksize", 0)), float(told.get("nested_offset", 0)),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise CorruptError(
+                f"a 4-bit weight with an unknown state ({e})", where=layer.name
+            ) from None
+
+
+def _of_4_bits(layer: Layer, role: str) -> Tensor:
+    """Return ``quant_map[weight] * absmax``; the elements are blocks, in order."""
+    state = State.read(layer, role)
+    count, weight = prod(state.shape), layer.need("weight")
+    layer.check(
+        fits=layer.need("quant_map").size == 16 and weight.nbytes == -(-count // 2)
+        and state.block > 0 and min(state.shape, default=0) > 0,
+        why="4-bit weights do not fit their state",
+    )  # fmt: skip
+
+    def compute() -> Array:
+        import numpy as np
+
+        stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1, 1)
+        values = unpack(stored, 4, 2)[:, ::-1].reshape(-1)[:count]  # the first in the high bits
+        largest = _read_scales(layer, state)
+        layer.check(fits=len(largest) * state.block >= count, why="too few scales for the blocks")
+        factors = np.repeat(largest, state.block)[:count]
+        found: Array = layer.read("quant_map").astype(np.float32)[values] * factors
+        return found.reshape(state.shape)
+
+    return layer.floats(state.dtype, state.shape, compute)
+
+
+def _read_scales(layer: Layer, state: State) -> Array:
+    """Return the scales of the blocks, which may be quantised themselves."""
+    import numpy as np
+
+    stored = layer.read("absmax").reshape(-1)
+    if stored.dtype != np.uint8:
+        return stored.astype(np.float32)
+    table = layer.read("nested_quant_map").astype(np.float32)
+    outer = np.repeat(layer.read("nested_absmax").astype(np.float32), state.nested_block)
+    layer.check(
+        fits=table.size == 256 and len(outer) >= len(stored), why="nested scales do not fit"
+    )
+    scales: Array = table[stored] * outer[: len(stored)] + np.float32(state.offset)
+    return scales

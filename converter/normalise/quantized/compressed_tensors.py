@@ -1,0 +1,129 @@
+"""compressed-tensors: integers or floats with scales of tensors, rows, groups or blocks.
+
+Source: compressed_tensors 0.20, ``compressors/`` and ``quantization/lifecycle/forward.py``
+"""
+
+import re
+
+from converter.normalise.quantized.layer import Array, Layer, spread
+from converter.normalise.quantized.packing import unpack, unpack_float4
+from formats.core.weights import DTYPES, Tensor
+from formats.errors import UnsupportedError
+
+PARTS = re.compile(
+    r"(?P<layer>.+)\.weight_(?P<role>packed|scale|zero_point|shape|g_idx|global_scale)"
+)
+MX_BIAS = 127  # of exponents that are scales
+
+
+def dequantize(layer: Layer) -> Tensor:
+    """Return ``scale * (weight - zero_point)`` of the form that the tensors have."""
+    if "packed" not in layer.parts:
+        return _plain(layer)
+    dtype = layer.need("packed").dtype.name
+    if dtype == "int32":
+        return _packed(layer)
+    if dtype == "uint8":
+        return _of_4_bit_floats(layer)
+    raise UnsupportedError(f"compressed-tensors packed as {dtype}", where=layer.name)
+
+
+def _plain(layer: Layer) -> Tensor:
+    """Return a weight whose integers or floats are not packed."""
+    weight, scale = layer.need("weight"), layer.need("scale")
+    _check_scale(layer, scale, weight.shape)
+
+    def compute() -> Array:
+        import numpy as np
+
+        values = layer.read("weight").astype(np.float32)
+        if "zero_point" in layer.parts:
+            zeros = layer.read("zero_point").astype(np.float32)
+            layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
+            values = values - spread(zeros, weight.shape)
+        return values * spread(layer.read("scale").astype(np.float32), weight.shape)
+
+    return layer.floats(scale.dtype, weight.shape, compute)
+
+
+def _check_scale(layer: Layer, scale: Tensor, shape: tuple[int, ...]) -> None:
+    sizes = zip(scale.shape, shape, strict=False)
+    layer.check(
+        fits=len(scale.shape) <= len(shape) and all(0 < m <= n for m, n in sizes),
+        why="weight and scales do not fit",
+    )
+
+
+def _packed(layer: Layer) -> Tensor:
+    """Return a weight of integers that are packed in words of 32 bits, more than the sign is."""
+    scale, bits = layer.need("scale"), _bits(layer)
+    shape = tuple(map(int, layer.read("shape").reshape(-1)))
+    rows, words = (*layer.need("packed").shape, 0, 0)[:2]
+    layer.check(
+        fits=len(shape) == 2 and rows == shape[0] and words == -(-shape[1] * bits // 32),
+        why=f"packed weights do not fit {bits} bits",
+    )
+    _check_scale(layer, scale, shape)
+    half = 1 << (bits - 1)
+
+    def compute() -> Array:
+        import numpy as np
+
+        values = unpack(layer.read("packed"), bits, shape[1]).astype(np.float32) - half
+        factors = layer.read("scale").astype(np.float32)
+        zeros = np.zeros_like(factors)
+        if "zero_point" in layer.parts:
+            stored = layer.read("zero_point")
+            if stored.dtype == np.int32:  # packed along the rows
+                zeros = unpack(stored.T, bits, factors.shape[0]).T.astype(np.float32) - half
+            else:
+                zeros = stored.astype(np.float32)
+            layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
+        if "g_idx" in layer.parts and (places := layer.read("g_idx")).min() >= 0:
+            layer.check(fits=places.max() < factors.shape[1], why="g_idx is too large")
+            return (values - zeros[:, places]) * factors[:, places]
+        return (values - spread(zeros, shape)) * spread(factors, shape)
+
+    return layer.floats(scale.dtype, shape, compute)
+
+
+def _bits(layer: Layer) -> int:
+    """Return the number of bits, which the configuration has for groups of layers.
+
+    Raises:
+        CorruptError: All groups have zero points, and this layer has none.
+        UnsupportedError: No number of theirs fits the packed weights, or several do.
+    """
+    groups = layer.settings.get("config_groups")
+    told = [g.get("weights") for g in groups.values() if isinstance(g, dict)] if isinstance(
+        groups, dict) else []  # fmt: skip
+    found = [weights for weights in told if isinstance(weights, dict)]
+    if found and all(weights.get("symmetric") is False for weights in found):
+        layer.need("zero_point")
+    words, columns = layer.need("packed").shape[-1], int(layer.read("shape").reshape(-1)[-1])
+    numbers = {n for weights in found if isinstance(n := weights.get("num_bits"), int)}
+    fitting = [n for n in numbers if words == -(-columns * n // 32)]
+    if len(fitting) != 1:
+        raise UnsupportedError(
+            f"packed weights of {sorted(numbers) or 'an unknown number of'} bits", where=layer.name
+        )
+    return fitting[0]
+
+
+def _of_4_bit_floats(layer: Layer) -> Tensor:
+    """Return a weight of 4-bit floats: NVFP4 with a global scale, MXFP4 with exponents."""
+    packed, scale = layer.need("packed"), layer.need("scale")
+    shape = (*packed.shape[:-1], 2 * packed.shape[-1])
+    _check_scale(layer, scale, shape)
+
+    def compute() -> Array:
+        import numpy as np
+
+        factors = layer.read("scale").astype(np.float32)
+        if scale.dtype.name == "uint8":
+            factors = np.ldexp(np.float32(1), factors.astype(np.int32) - MX_BIAS)
+        if "global_scale" in layer.parts:
+            factors = factors / layer.read("global_scale").astype(np.float32).reshape(1, 1)
+        return unpack_float4(layer.read("packed")) * spread(factors, shape)
+
+    return layer.floats(DTYPES["bfloat16"], shape, compute)

@@ -1,0 +1,52 @@
+"""GPTQ: groups of inputs share a scale and a zero point for each output.
+
+Source: auto_gptq 0.7.1, ``nn_modules/qlinear/qlinear_cuda.py``; gptqmodel 7.7, ``utils/model.py``
+"""
+
+import re
+
+from converter.normalise.quantized.layer import Array, Layer
+from converter.normalise.quantized.packing import unpack
+from formats.core.weights import Tensor
+from formats.errors import UnsupportedError
+
+PARTS = re.compile(r"(?P<layer>.+)\.(?P<role>qweight|qzeros|scales|g_idx)")
+FORMATS = {"gptq": 1, "gptq_v2": 0, "auto_round:auto_gptq": 1, "auto_round:gptq": 1}
+
+
+def dequantize(layer: Layer) -> Tensor:
+    """Return ``scales * (qweight - zeros)``, the zeros one more than what is stored in format 1."""
+    recorded = layer.settings.get("checkpoint_format") or layer.settings.get("packing_format")
+    form = str(recorded or "gptq").lower()
+    if form not in FORMATS or layer.settings.get("is_marlin_format"):
+        raise UnsupportedError(
+            f"GPTQ in the format {form}", hint=f"supported: {', '.join(FORMATS)}"
+        )
+    words, packed_zeros, scales = (layer.need(role) for role in ("qweight", "qzeros", "scales"))
+    layer.check(
+        fits=all(len(t.shape) == 2 for t in (words, packed_zeros, scales)) and scales.size > 0
+        and packed_zeros.shape[1] * 32 % scales.shape[1] == 0, why="GPTQ's tensors do not fit",
+    )  # fmt: skip
+    groups, outputs = scales.shape
+    bits = packed_zeros.shape[1] * 32 // outputs
+    inputs = words.shape[0] * 32 // max(bits, 1)
+    is_ordered = layer.settings.get("desc_act") or "g_idx" in layer.parts
+    order = layer.need("g_idx") if is_ordered else None
+    fits = inputs % groups == 0 if order is None else order.shape == (inputs,)
+    layer.check(
+        fits=fits and bits in (2, 3, 4, 8) and words.shape[1] == outputs
+        and packed_zeros.shape[0] == groups,
+        why=f"GPTQ's tensors do not fit each other at {bits} bits",
+    )  # fmt: skip
+
+    def compute() -> Array:
+        import numpy as np
+
+        values = unpack(layer.read("qweight").T, bits, inputs)
+        zeros = unpack(layer.read("qzeros"), bits, outputs).astype(np.float32) + FORMATS[form]
+        places = np.arange(inputs) * groups // inputs if order is None else order.numpy()
+        layer.check(fits=bool(((places >= 0) & (places < groups)).all()), why="g_idx is too large")
+        factors = layer.read("scales").astype(np.float32)
+        return factors[places].T * (values - zeros[places].T)
+
+    return layer.floats(scales.dtype, (outputs, inputs), compute)

@@ -1,0 +1,94 @@
+"""A quantised layer: the tensors that stand for one weight, and the weight that they stand for."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from formats.core.bundle import JSON
+from formats.core.weights import DType, Tensor, numpy_dtype
+from formats.errors import CorruptError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Settings: TypeAlias = Mapping[str, JSON]
+
+# Models whose layers of these names are transformers' Conv1D, which keeps inputs before outputs.
+TRANSPOSED = {
+    "gpt2": ("c_attn", "c_proj", "c_fc", "q_attn"),
+    "decision_transformer": ("c_attn", "c_proj", "c_fc", "q_attn"),
+    "imagegpt": ("c_attn", "c_proj", "c_fc", "q_attn"),
+    "openai-gpt": ("c_attn", "c_proj", "c_fc"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A quantised weight.
+
+    Attributes:
+        name: Of the weight as a float tensor.
+        parts: Tensors by their roles, which a scheme names.
+        settings: The configuration of the quantisation, as the file has it.
+        model: The model's configuration.
+    """
+
+    name: str
+    parts: Mapping[str, Tensor]
+    settings: Settings
+    model: Settings
+
+    def need(self, role: str) -> Tensor:
+        """Return the tensor of a role.
+
+        Raises:
+            CorruptError: It is missing, or empty.
+        """
+        if role not in self.parts or not self.parts[role].size:
+            raise CorruptError(f"a quantised weight without its {role}", where=self.name)
+        return self.parts[role]
+
+    def read(self, role: str) -> Array:
+        """Return the elements of a tensor."""
+        return self.need(role).numpy()
+
+    def check(self, *, fits: bool, why: str) -> None:
+        """Raise `CorruptError` where the tensors do not fit each other."""
+        if not fits:
+            shapes = {role: list(tensor.shape) for role, tensor in self.parts.items()}
+            raise CorruptError(f"{why}: {shapes}", where=self.name)
+
+    def floats(self, dtype: DType, shape: tuple[int, ...], compute: Callable[[], Array]) -> Tensor:
+        """Return the weight, which is computed when it is read and rounded once to its dtype.
+
+        Args:
+            dtype: Of the weight.
+            shape: Outputs before inputs, as ``torch.nn.Linear`` has them.
+            compute: Returns the elements in more precision.
+        """
+        models = TRANSPOSED.get(str(self.model.get("model_type")), ())
+        is_transposed = self.name.split(".")[-2:-1] and self.name.split(".")[-2] in models
+
+        def pieces() -> Iterator[bytes]:
+            import numpy as np
+
+            made = compute()
+            made = made.T if is_transposed else made
+            yield np.ascontiguousarray(made).astype(numpy_dtype(dtype)).tobytes()
+
+        return Tensor.computed(dtype, shape[::-1] if is_transposed else shape, pieces)
+
+
+def spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """Return one value for each element of a shape, of values of blocks of equal sizes."""
+    import numpy as np
+
+    while values.ndim < len(shape):
+        values = values[..., None]
+    for axis, size in enumerate(shape):
+        count = values.shape[axis]
+        if count not in (1, size):
+            values = np.repeat(values, -(-size // count), axis)
+            values = values[(slice(None),) * axis + (slice(size),)]
+    return values

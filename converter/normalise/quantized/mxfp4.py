@@ -1,0 +1,34 @@
+"""MXFP4 of gpt-oss: 4-bit floats in blocks of 32 that share an exponent, for all experts at once.
+
+Source: transformers 5.23, ``integrations/mxfp4.py`` (convert_moe_packed_tensors)
+"""
+
+import re
+
+from converter.normalise.quantized.layer import Array, Layer
+from converter.normalise.quantized.packing import unpack_float4
+from formats.core.weights import DTYPES, Tensor
+
+PARTS = re.compile(r"(?P<layer>.+)_(?P<role>blocks|scales)")
+BIAS = 127  # of the exponents
+
+
+def dequantize(layer: Layer) -> Tensor:
+    """Return the weight of all experts, inputs before outputs."""
+    blocks, scales = layer.need("blocks"), layer.need("scales")
+    layer.check(
+        fits=len(blocks.shape) == 4 and blocks.shape[:-1] == scales.shape
+        and {blocks.dtype.name, scales.dtype.name} == {"uint8"},
+        why="blocks and their exponents do not fit",
+    )  # fmt: skip
+    experts, outputs, groups, width = blocks.shape
+
+    def compute() -> Array:
+        import numpy as np
+
+        exponents = layer.read("scales").astype(np.int32) - BIAS
+        values = np.ldexp(unpack_float4(layer.read("blocks")), exponents[..., None])
+        found: Array = values.reshape(experts, outputs, -1).transpose(0, 2, 1)
+        return found
+
+    return layer.floats(DTYPES["bfloat16"], (experts, 2 * groups * width, outputs), compute)

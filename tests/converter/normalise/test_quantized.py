@@ -1,0 +1,146 @@
+"""Quantised checkpoints become the floats of the libraries that wrote them."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from repository import FIXTURES
+
+import converter
+from converter.normalise.quantized.schemes import dequantize
+from converter.options import Options
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.weights import Tensor
+from formats.errors import CorruptError, UnsupportedError, UsageError
+
+QUANTIZED = FIXTURES / "hf_quantized"
+KINDS = sorted(p.name for p in QUANTIZED.iterdir() if p.is_dir())
+DEQUANTIZE = Options(dequantize=True)
+# Not needed, or only where other entries say so.
+OPTIONAL = ("bias", "norm.weight", "input_scale", "weight_format", "g_idx", "zero_point")
+
+
+def read(path):
+    return catalog.read(Artifact(path))
+
+
+def copied(kind, folder, **settings):
+    """Return a copy of a folder with other settings of its quantisation."""
+    shutil.copytree(QUANTIZED / kind, folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] |= settings
+    path.write_text(json.dumps(config))
+    return folder
+
+
+def read_floats(bundle):
+    return [tensor.tobytes() for tensor in dequantize(bundle).weights.values()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_floats_are_the_library_s_own(kind, tmp_path):
+    out = tmp_path / "out"
+    made = converter.convert(QUANTIZED / kind, to="hf", out=out, options=DEQUANTIZE)
+    assert made.verification.level == "weights"
+    found, expected = read(out), read(QUANTIZED / f"{kind}.expected.safetensors")
+    assert set(found.weights) == set(expected.weights)
+    for name, theirs in expected.weights.items():
+        ours = found.weights[name]
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), name
+        np.testing.assert_array_equal(
+            np.asarray(ours.numpy(), np.float64), np.asarray(theirs.numpy(), np.float64)
+        )
+    config = json.loads((out / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert config["model_type"]
+    (change,) = made.bundle.metadata.normalisations
+    assert (change.name, change.count) == ("weights dequantised", 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unasked_they_stay_as_they_are_and_are_named(kind, tmp_path):
+    source = QUANTIZED / kind
+    converter.convert(source, to="hf", out=tmp_path / "out")
+    before, after = read(source), read(tmp_path / "out")
+    assert before.metadata.user == after.metadata.user
+    assert (tmp_path / "out/config.json").read_bytes() == (source / "config.json").read_bytes()
+    for name, tensor in before.weights.items():
+        assert after.weights[name].tobytes() == tensor.tobytes()
+    told = str(before.topology.summary["quantization"])
+    method = json.loads((source / "config.json").read_text())["quantization_config"]
+    assert told.startswith(method.get("quant_method", "bitsandbytes"))
+
+
+def test_settings_of_older_libraries_stand_in_a_file_of_their_own(tmp_path):
+    folder = copied("gptq4", tmp_path / "old")
+    config = json.loads((folder / "config.json").read_text())
+    settings = config.pop("quantization_config")
+    del settings["quant_method"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "quantize_config.json").write_text(json.dumps(settings))
+    assert str(read(folder).topology.summary["quantization"]).startswith("gptq, bits 4")
+    out = tmp_path / "out"
+    converter.convert(folder, to="hf", out=out, options=DEQUANTIZE)
+    assert sorted(p.name for p in out.iterdir()) == ["config.json", "model.safetensors"]
+    expected = read(QUANTIZED / "gptq4.expected.safetensors").weights
+    assert all(t.tobytes() == expected[n].tobytes() for n, t in read(out).weights.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("gptq4", {"quant_method": "hqq"}, "dequantisation of hqq"),
+        ("gptq4", {"checkpoint_format": "marlin"}, "GPTQ in the format marlin"),
+        ("awq_gemm", {"version": "gemv_fast"}, "AWQ in the version gemv_fast"),
+        ("ct_w4", {"config_groups": {}}, "bits"),
+        ("fp8_rows", {"quant_method": "gptq"}, "holds no weights quantised by gptq"),
+    ],
+)
+def test_other_forms_are_refused_by_name(kind, settings, message, tmp_path):
+    folder = copied(kind, tmp_path / "in", **settings)
+    with pytest.raises(UnsupportedError, match=message):
+        converter.convert(folder, to="hf", out=tmp_path / "out", options=DEQUANTIZE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_its_graph_is_that_of_the_folder_of_floats(tmp_path):
+    for options in (Options(), DEQUANTIZE):
+        out = tmp_path / f"portable-{options.dequantize}"
+        made = converter.convert(QUANTIZED / "gptq4", to="portable", out=out, options=options)
+        (reason,) = [left.reason for left in made.bundle.metadata.left_out]
+        assert "weights are quantised (gptq)" in reason
+    with pytest.raises(UnsupportedError, match=r"quantised \(gptq\)"):
+        converter.convert(QUANTIZED / "gptq4", to="onnx", out=tmp_path / "x.onnx")
+
+
+def test_a_source_that_is_not_quantised_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="names no quantisation"):
+        converter.convert(
+            QUANTIZED / "gptq4.expected.safetensors", to="safetensors", out=tmp_path / "x",
+            options=DEQUANTIZE,
+        )  # fmt: skip
+
+
+def test_the_order_of_inputs_is_needed_where_the_settings_say_so():
+    source = read(QUANTIZED / "gptq3_order")
+    weights = {n: t for n, t in source.weights.items() if not n.endswith("g_idx")}
+    with pytest.raises(CorruptError, match="without its g_idx"):
+        dequantize(replace(source, weights=weights))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_that_are_missing_or_do_not_fit_are_damage(kind):
+    source = read(QUANTIZED / kind)
+    parts = [n for n in source.weights if not n.endswith(OPTIONAL)]
+    for name in parts:
+        tensor = source.weights[name]
+        short = Tensor.computed(tensor.dtype, (0, *tensor.shape[1:]), list)
+        for changed in ({name: short}, {}):
+            others = {n: t for n, t in source.weights.items() if n != name}
+            with pytest.raises((CorruptError, UnsupportedError)):
+                read_floats(replace(source, weights=others | changed))
+    assert len(parts) > 1
