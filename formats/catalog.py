@@ -72,6 +72,8 @@ FORMATS = (
            "zip and tar archives of torch files (stable-baselines3, NeMo)"),
     Format("torch-dcp",       "torch.distributed", (),
            "distributed checkpoint folders (.metadata, *.distcp)"),
+    Format("torch-deepspeed", "torch.deepspeed",   (),
+           "DeepSpeed's folders, the parts of all ranks joined (ZeRO 1 to 3)"),
     Format("torch-sharded",   "torch.sharded",     (),
            "pytorch_model-*.bin with their index; folders of one torch file"),
     Format("savedmodel",      "tensorflow.savedmodel", (".pb", ".pbtxt"),

@@ -59,7 +59,14 @@ def advise(source: Source, host: Host) -> Advice:
         "framework, no CUDA and no driver",
     )  # fmt: skip
     match source.format:
-        case "torch" | "torch-members" | "torch-sharded" | "torch-dcp" | "torch-package":
+        case (
+            "torch"
+            | "torch-members"
+            | "torch-sharded"
+            | "torch-dcp"
+            | "torch-deepspeed"
+            | "torch-package"
+        ):
             tagged = f"every storage tagged {device}: torch.load opens it here, weights_only"
             return Advice(device, why, (_convert(source, "torch", tagged, device), portable))
         case "torchscript" | "torch-export":

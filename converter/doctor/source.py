@@ -21,7 +21,15 @@ from formats.limits import DEFAULT, Limits
 # Format → what it never records. Source: the layouts of the formats themselves.
 NOT_RECORDED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("torch", "torchscript", "torch-members", "torch-sharded", "torch-dcp", "torch-package"),
+        (
+            "torch",
+            "torchscript",
+            "torch-members",
+            "torch-sharded",
+            "torch-dcp",
+            "torch-deepspeed",
+            "torch-package",
+        ),
         "the versions of torch, CUDA, cuDNN and the driver it was saved with: no torch file does",
     ),
     "torch-export": "the versions of CUDA, cuDNN and the driver: no .pt2 archive does",

@@ -24,7 +24,9 @@ from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
 
 CACHES = frozenset(("__pycache__", "__MACOSX", "lost+found"))
-FOLDERS = frozenset(("savedmodel", "keras", "torch-dcp", "portable"))  # kinds that are folders
+FOLDERS = frozenset(
+    ("savedmodel", "keras", "torch-dcp", "torch-deepspeed", "portable")
+)  # kinds that are folders
 # Of a cache of Hugging Face: the content under its digests, which snapshots/ links to by name.
 _HUB_CACHE = frozenset(("blobs", "refs"))
 

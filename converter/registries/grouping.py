@@ -183,6 +183,13 @@ def _find_distributed(found: Division) -> None:
     found.take((".metadata",))
 
 
+def _find_deepspeed(found: Division) -> None:
+    models = tuple(name for name in found.files if name.endswith("model_states.pt"))
+    states = tuple(name for name in found.files if name.endswith("optim_states.pt"))
+    if models:
+        found.add(Group(("",), "torch-deepspeed", (*models, *states)))
+
+
 # -- folders as Hugging Face lays them out --------------------------------------------------------
 
 TRAINING = "training state beside a model"
@@ -231,8 +238,7 @@ def _hugging_face(found: Division) -> None:
     before = len(found.groups)
     for family in _FAMILIES:
         _best(found, family)
-    is_run = found.listing.label.startswith("global_step")  # DeepSpeed's folder of one step
-    if is_run or len(found.groups) > before or "trainer_state.json" in found.files:
+    if len(found.groups) > before or "trainer_state.json" in found.files:
         found.skip([n for n in found.files if _STATE.fullmatch(n)], TRAINING)
 
 
@@ -440,6 +446,7 @@ RULES: tuple[Callable[[Division], None], ...] = (
     _saved_model,  # its variables are a checkpoint
     _keras,  # its config.json would be Hugging Face's
     _find_distributed,
+    _find_deepspeed,
     _hugging_face,  # before the indices, of which it has several for the same weights
     _indices,
     _number,  # what no index names

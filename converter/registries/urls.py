@@ -32,7 +32,14 @@ from formats.errors import ConvertError, SourceError, StorageError, UnsupportedE
 FILES_AT_ONCE: Final = 8
 SMALL_BYTES: Final = 64 << 20  # of a folder that is fetched whole, whatever is in it
 # Formats of folders that hold more than their readers open: assets, variables by their names.
-WHOLE_FORMATS: Final = ("portable", "keras", "savedmodel", "torch-dcp", "tf-checkpoint")
+WHOLE_FORMATS: Final = (
+    "portable",
+    "keras",
+    "savedmodel",
+    "torch-dcp",
+    "torch-deepspeed",
+    "tf-checkpoint",
+)
 # Formats of which a single file may name others: indexes of shards, external data.
 NAMING_FORMATS: Final = ("safetensors", "torch-sharded", "keras-h5", "onnx")
 

@@ -119,6 +119,7 @@ TOGETHER = [
     ("tensorflow/manager_checkpoint", {"ckpt-1": "tf-checkpoint", "ckpt-2": "tf-checkpoint"}),
     ("keras/keras315_sequential_folder", {"keras315_sequential_folder": "keras"}),
     ("torch/torch2.13-dcp", {"torch2.13-dcp": "torch-dcp"}),
+    ("deepspeed/zero3/global_step2", {"global_step2": "torch-deepspeed"}),
     ("torch/torch2.13-sharded", {"torch2.13-sharded": "torch-sharded"}),
     ("onnx/external_one", {"model.onnx": "onnx"}),
     ("onnx/external_many", {"model.onnx": "onnx"}),
