@@ -7,7 +7,7 @@ https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Math.h
 """
 
 from collections.abc import Sequence
-from math import inf, nan, pi, sqrt
+from math import factorial, inf, nan, pi, sqrt
 
 from converter.lower.builder import Builder
 from converter.lower.ops.elementwise import is_negative
@@ -347,3 +347,20 @@ def k0e(op: Builder, x: Value) -> Value:
 def k1e(op: Builder, x: Value) -> Value:
     """`exp(x)` times the modified Bessel function of the second kind of order 1."""
     return in_double(op, x, _k1e)
+
+
+SPHERICAL = 0.5  # below which sin(x) / x is a series, of (-1)^n x^2n / (2n + 1)!
+
+
+def spherical_j0(op: Builder, x: Value) -> Value:
+    """Spherical Bessel function of the first kind of order 0, `sin(x) / x`."""
+    return in_double(op, x, _spherical_j0)
+
+
+def _spherical_j0(op: Builder, x: Value) -> Value:
+    square = op.mul(x, x)
+    near = polynomial(op, square, [(-1) ** n / factorial(2 * n + 1) for n in range(6, -1, -1)])
+    far = op.div(op.unary("Sin", x), x)
+    is_near = op.elementwise("Less", op.unary("Abs", x), SPHERICAL)
+    is_infinite = op.elementwise("Equal", op.unary("Abs", x), inf)
+    return op.where(is_infinite, 0.0, op.where(is_near, near, far))

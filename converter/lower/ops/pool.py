@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, count
@@ -42,7 +44,11 @@ def adaptive_mean(
     weights = inside.choose(1.0 / lengths, 0.0 * lengths).to(x.dtype).value
     order = [*(i for i in range(x.rank) if i != axis), axis]
     last = op.plain(op.transpose(x, order))
-    made = op.emit("MatMul", last, weights, dtype=x.dtype, shape=(*last.shape[:-1], dim))
+    shape = (*last.shape[:-1], dim)
+    if 0 in shape:  # the runtime multiplies no empty batches of more than one axis
+        made = op.constant(np.zeros(tuple(n if isinstance(n, int) else 0 for n in shape)), x.dtype)
+    else:
+        made = op.emit("MatMul", last, weights, dtype=x.dtype, shape=shape)
     return op.transpose(made, [order.index(i) for i in range(x.rank)])
 
 

@@ -26,6 +26,8 @@ DROPPED = frozenset((
     "_make_dep_token", "_sink_tokens", "_linalg_check_errors",
 ))  # fmt: skip
 
+DTYPES = ("dtype", "input_dtype")  # parameters that are dtypes, which archives have as numbers
+
 
 def call(
     op: Context,
@@ -91,11 +93,12 @@ def _call_row(
     op: Context, row: Row, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
 ) -> ProgramValue:
     bound = row.bound(args, kwargs)
-    dtype = bound.get("dtype")
-    if isinstance(dtype, int):
-        if dtype not in SCALAR_TYPES:
-            raise Unsupported(f"dtype {dtype}")
-        bound["dtype"] = SCALAR_TYPES[dtype]
+    for name in DTYPES:
+        dtype = bound.get(name)
+        if isinstance(dtype, int):
+            if dtype not in SCALAR_TYPES:
+                raise Unsupported(f"dtype {dtype}")
+            bound[name] = SCALAR_TYPES[dtype]
     given = {name: _values(value) for name, value in bound.items()}
     with op.scope(row.name.replace(".", "_")):
         made = _built(op, row, given)

@@ -1,7 +1,9 @@
 """Rows of tables, and sums of them."""
 
 from converter.lower import dims
+from converter.lower.ops.scatter import scatter_elements
 from converter.lower.torch.context import Context
+from converter.lower.torch.reductions import norm_of
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -103,3 +105,19 @@ def embedding_bag(
         op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, None if padding_idx < 0 else padding_idx,
     )  # fmt: skip
+
+
+@aten("embedding_renorm")
+def embedding_renorm(
+    op: Context, self: Value, indices: Value, max_norm: float, norm_type: float
+) -> Value:
+    """A table whose rows at these indices are no longer than the largest norm."""
+    x, at = op.named(self), op.named(indices)
+    at = op.reshape(at, (dims.product(at.shape),))
+    none = op.filled(x.shape[:1], 0, "int64")
+    used = scatter_elements(op, none, 0, at, op.filled(at.shape, 1, "int64"), "max")
+    norms = norm_of(op, x, norm_type, [1], keepdim=True)
+    is_long = op.elementwise("Greater", norms, op.constant(max_norm, norms.dtype))
+    chosen = op.elementwise("And", is_long, op.unsqueeze(op.cast(used, "bool"), [1]))
+    shorter = op.mul(x, op.div(op.constant(max_norm, x.dtype), op.add(norms, 1e-7)))
+    return op.where(chosen, shorter, x)

@@ -64,6 +64,10 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
         return _Lowering(bundle, graph, module, inputs).lowered()
 
 
+# Views by strides, of which a contiguous tensor alone is known to have the elements in order.
+STRIDED = tuple(f"torch.ops.aten.as_strided{end}." for end in ("", "_copy", "_scatter"))
+
+
 class _Lowering:
     """A program being lowered."""
 
@@ -329,9 +333,9 @@ class _Lowering:
         values = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
         if not target.startswith("torch.ops."):
             return calls.call(self.op, target, [t for _, t in values], overload="default")
-        if target.startswith("torch.ops.aten.as_strided."):
+        if target.startswith(STRIDED):
             self.current.check_order(args)
-            target = "aten.as_strided.in_order"
+            target = f"{target.removeprefix('torch.ops.').rpartition('.')[0]}.in_order"
         positional = [t for name, t in values if not name]
         named = {name: t for name, t in values if name}
         return calls.call(self.op, target, positional, named, overload=overload_of(target))

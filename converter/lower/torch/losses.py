@@ -7,6 +7,7 @@ import math
 
 from converter.lower import dims
 from converter.lower.ops.activation import log_sigmoid, log_softmax
+from converter.lower.ops.scatter import scatter_elements
 from converter.lower.ops.special import log1p
 from converter.lower.torch.arithmetic import add, clamp_min, minimum, mul, ne, sub
 from converter.lower.torch.context import Context
@@ -314,3 +315,23 @@ def multi_margin_loss(
     found = op.where(others, found, op.constant(0.0, self.dtype))
     losses = op.div(op.reduce("ReduceSum", found, [axis]), op.scalar_of(count, self.dtype))
     return _reduce(op, losses, reduction)
+
+
+@aten("multilabel_margin_loss")
+def multilabel_margin_loss(op: Context, self: Value, target: Value, reduction: int = MEAN) -> Value:
+    """The margins between the classes of a sample and all others; -1 ends a list of classes."""
+    x = op.reshape(self, (1,)) if self.rank == 0 else self
+    labels = op.named(op.reshape(target, (1,)) if target.rank == 0 else target)
+    axis = x.rank - 1
+    ended = op.cast(op.elementwise("Less", labels, 0), "int64")
+    at = op.elementwise("Max", labels, op.constant(0, labels.dtype))
+    total = op.emit("CumSum", ended, op.constant(axis, "int64"), dtype="int64", shape=ended.shape)
+    held = op.cast(_equal(op, total, 0), x.dtype)
+    none = op.filled(labels.shape, 0, x.dtype)
+    wanted = scatter_elements(op, none, axis, at, held, "max")
+    apart = op.sub(op.unsqueeze(x, [axis]), op.unsqueeze(gather(op, x, axis, at), [axis + 1]))
+    found = op.elementwise("Max", op.add(apart, 1.0), op.constant(0.0, x.dtype))
+    others = op.sub(op.constant(1.0, x.dtype), op.unsqueeze(wanted, [axis]))
+    found = op.mul(op.mul(found, op.unsqueeze(held, [axis + 1])), others)
+    count = op.scalar_of(op.named(x).shape[axis], x.dtype)
+    return _reduce(op, op.div(op.reduce("ReduceSum", found, [axis, axis + 1]), count), reduction)

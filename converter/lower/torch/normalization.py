@@ -55,6 +55,8 @@ def batch_norm(
 ) -> Value:  # fmt: skip
     """Batch normalization by running statistics, or by those of the batch."""
     del momentum, cudnn_enabled  # of training, and of how
+    if input.shape == (0,):
+        return input
     if training:
         return _by_batch(op, input, weight, bias, eps)[0]
     return normalize_batch(op, input, weight, bias, running_mean, running_var, eps)
@@ -83,6 +85,16 @@ def native_batch_norm(
         return [*_by_batch(op, input, weight, bias, eps)]
     empty = op.constant([], "float64" if input.dtype == "float64" else "float32")
     return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
+
+
+@aten("_batch_norm_with_update")
+def batch_norm_with_update(
+    op: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value,
+    running_var: Value, momentum: float, eps: float,
+) -> list[Value]:  # fmt: skip
+    """Batch normalization by the statistics of the batch, and an empty tensor for its gradient."""
+    del running_mean, running_var, momentum
+    return [*_by_batch(op, input, weight, bias, eps), op.constant([], "uint8")]
 
 
 @aten("_native_batch_norm_legit.no_stats")

@@ -10,6 +10,7 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.ops import linalg
+from converter.lower.ops import sort as ordered
 from converter.lower.ops.elementwise import is_negative
 from converter.lower.ops.scatter import scatter_elements
 from converter.lower.repeat import repeat
@@ -301,6 +302,35 @@ def histc(op: Context, self: Value, bins: int = 100, min: Scalar = 0, max: Scala
     return scatter_elements(op, zeros, 0, index, op.cast(inside, x.dtype), "add")
 
 
+@aten("histogram.bin_ct")
+def histogram(
+    op: Context, self: Value, bins: int = 100, range: Sequence[float] | None = None,
+    weight: Value | None = None, density: bool = False,
+) -> list[Value]:  # fmt: skip
+    """How many elements, or how much of their weight, lie between equally spaced edges."""
+    x = op.named(self)
+    x = op.reshape(x, (dims.product(x.shape),))
+    bounds = (0.0, 1.0) if x.shape == (0,) else range
+    low, high = (amin(op, x), amax(op, x)) if bounds is None else (
+        op.constant(float(n), x.dtype) for n in bounds)  # fmt: skip
+    same = op.elementwise("Equal", low, high)
+    low, high = op.where(same, op.sub(low, 0.5), low), op.where(same, op.add(high, 0.5), high)
+    edges = linspace(op, low, high, bins + 1, x.dtype)
+    after = ordered.count_before(op, edges, x, or_equal=True)
+    index = op.sub(op.elementwise("Min", after, op.constant(bins, after.dtype)), 1)
+    inside = op.elementwise("And", op.elementwise("GreaterOrEqual", x, low),
+                            op.elementwise("LessOrEqual", x, high))  # fmt: skip
+    counts = op.cast(inside, x.dtype)
+    if weight is not None:
+        counts = op.mul(counts, op.reshape(weight, op.named(x).shape))
+    index = op.cast(op.where(inside, index, op.constant(0, index.dtype)), "int64")
+    made = scatter_elements(op, op.constant(np.zeros(bins), x.dtype), 0, index, counts, "add")
+    if density:
+        widths = op.sub(op.cut(edges, 0, 1, bins + 1), op.cut(edges, 0, 0, bins))
+        made = op.div(op.div(made, op.reduce("ReduceSum", made, [0])), widths)
+    return [made, edges]
+
+
 # -- powers and norms of matrices ------------------------------------------------------------------
 
 
@@ -355,8 +385,10 @@ def _matrix_norm(op: Context, x: Value, ord: str | float, dim: Axes, *, keepdim:
     x = op.cast(x, floating(x.dtype))
     if ord == "fro":
         return norm_of(op, x, 2.0, [first, second], keepdim=keepdim)
-    if 0 in (x.shape[first], x.shape[second]):
-        raise Unsupported(f"a norm of {ord!r} of matrices without elements")
+    if 0 in (x.shape[first], x.shape[second]):  # torch refuses norms by the least of nothing
+        kept = [1 if i in (first, second) else n for i, n in enumerate(x.shape)]
+        none = op.filled(kept, 0.0, x.dtype)
+        return none if keepdim else op.squeeze(none, sorted((first, second)))
     if ord in ("nuc", 2, -2):
         order = [i for i in range(x.rank) if i not in (first, second)] + [first, second]
         values = svdvals(op, op.plain(x.transposed(order)))

@@ -211,6 +211,15 @@ def exact2d(
     return resize_images(op, self, output_size, [scales_h, scales_w], "exact")
 
 
+@aten("_upsample_nearest_exact3d")
+def exact3d(
+    op: Context, self: Value, output_size: Ints, scales_d: float | None = None,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """Nearest-neighbor interpolation of volumes, by centers."""
+    return resize_images(op, self, output_size, [scales_d, scales_h, scales_w], "exact")
+
+
 @aten("upsample_linear1d")
 def linear1d(
     op: Context, self: Value, output_size: Ints, align_corners: bool, scales: float | None = None

@@ -232,6 +232,25 @@ def index_put(
     return scatter_nd(op, turned, places, op.plain(moved), how).transposed(inverse(order))
 
 
+@aten("_unsafe_masked_index_put_accumulate")
+def masked_index_put(
+    op: Context, self: Value, mask: Value, indices: Sequence[Value | None], values: Value
+) -> Value:
+    """The tensor, with values added at indices where a mask holds; indices stay inside."""
+    x = op.named(self)
+    inside: list[Value | None] = []
+    for axis, index in enumerate(indices):
+        if index is None:
+            inside.append(None)
+            continue
+        size = op.scalar_of(x.shape[axis], index.dtype)
+        last = op.sub(size, op.constant(1, index.dtype))
+        low = op.elementwise("Max", index, op.unary("Neg", size))
+        inside.append(op.elementwise("Min", low, last))
+    held = op.where(mask, values, op.constant(0, values.dtype))
+    return index_put(op, x, inside, held, accumulate=True)
+
+
 def _scatter(
     op: Context, x: Value, dim: int, index: Value, source: Value, reduction: str = "none"
 ) -> Value:

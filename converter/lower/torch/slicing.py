@@ -65,6 +65,17 @@ def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value
     return op.cut(x, axis, first, dims.add(first, length))
 
 
+@aten("narrow.Tensor")
+def narrow_from(op: Context, self: Value, dim: int, start: Value, length: Int) -> Value:
+    """A slice of an axis, whose start is computed."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    first = op.cast(op.reshape(start, ()), "int64")
+    size = op.scalar_of(x.shape[axis], "int64")
+    first = op.where(op.elementwise("Less", first, 0), op.add(first, size), first)
+    return op.gather(x, op.add(op.range(length), first), axis)
+
+
 @aten("select.int", "select_copy.int")
 def select(op: Context, self: Value, dim: int, index: Int) -> Value:
     """A slice at one index of an axis, without the axis."""

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.ops import bessel, special
+from converter.lower.ops import airy, bessel, special
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.elementwise import real
@@ -45,6 +45,18 @@ def special_of_one(
 ) -> Value:  # fmt: skip
     """A special function of each element."""
     return function(op, real(op, self))
+
+
+@aten("special_airy_ai")
+def airy_ai(op: Context, x: Value) -> Value:
+    """Airy's function Ai."""
+    return airy.airy_ai(op, real(op, x))
+
+
+@aten("special_spherical_bessel_j0")
+def spherical_bessel_j0(op: Context, x: Value) -> Value:
+    """Spherical Bessel function of the first kind of order 0, `sin(x) / x`."""
+    return bessel.spherical_j0(op, real(op, x))
 
 
 @aten("digamma", "special_digamma", "special_psi")

@@ -144,3 +144,21 @@ def allclose(
 ) -> Number:  # fmt: skip
     """Whether `abs(a - b) <= atol + rtol * abs(b)` for all elements."""
     return _all(op, isclose(op, self, other, rtol, atol, equal_nan))
+
+
+@aten("_chunk_cat")
+def chunk_cat(op: Context, tensors: Tensors, dim: int, num_chunks: int) -> Value:
+    """Chunks of tensors, filled up with zeros, flattened and side by side."""
+    made = []
+    for tensor in tensors:
+        x = op.named(tensor)
+        axis = x.axis(dim)
+        n, rest = x.shape[axis], x.shape[axis + 1 :]
+        if not isinstance(n, int):
+            raise Unsupported("chunks of an axis of unknown size")
+        size = -(-n // num_chunks)
+        short = (*x.shape[:axis], size * num_chunks - n, *rest)
+        full = op.concat([x, op.filled(short, 0, x.dtype)], axis) if size * num_chunks > n else x
+        flat = dims.mul(size, dims.product(rest))
+        made.append(op.reshape(full, (*x.shape[:axis], num_chunks, flat)))
+    return op.concat(made, made[0].rank - 1)

@@ -4,11 +4,13 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.Unfold.html
 """
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.scatter import scatter_elements
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.program_values import Ints, numbers
@@ -81,7 +83,7 @@ def col2im(
     return op.squeeze(made, [0]) if self.rank == 2 else made
 
 
-@aten("as_strided.in_order")
+@aten("as_strided.in_order", "as_strided_copy.in_order")
 def as_strided(
     op: Context, self: Value, size: Ints, stride: Ints, storage_offset: int | None = None
 ) -> Value:
@@ -95,6 +97,16 @@ def as_strided(
     whole = dims.product(x.shape)
     if same and not storage_offset and apart == whole:
         return op.reshape(x, size)
+    places = strided_places(size, stride, storage_offset)
+    return op.gather(op.reshape(x, (whole,)), op.constant(places, "int64"), 0)
+
+
+def strided_places(size: Ints, stride: Ints, storage_offset: int | None) -> np.ndarray[Any, Any]:
+    """Return where the elements of a strided view are in the storage.
+
+    Raises:
+        Unsupported: They are too many, or sizes or strides are not known.
+    """
     known = numbers(size, len(size), "a shape")
     steps = numbers(stride, len(size), "a stride")
     if prod(known) > MOST:
@@ -102,4 +114,17 @@ def as_strided(
     places = np.full(known, storage_offset or 0, np.int64)
     for axis, (n, step) in enumerate(zip(known, steps, strict=True)):
         places += np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(known))]) * step
-    return op.gather(op.reshape(x, (whole,)), op.constant(places, "int64"), 0)
+    return places
+
+
+@aten("as_strided_scatter.in_order")
+def as_strided_scatter(
+    op: Context, self: Value, src: Value, size: Ints, stride: Ints,
+    storage_offset: int | None = None,
+) -> Value:  # fmt: skip
+    """A contiguous tensor, with the elements of a strided view of it replaced."""
+    x = op.named(self)
+    places = strided_places(size, stride, storage_offset)
+    whole = op.reshape(x, (dims.product(x.shape),))
+    at, source = op.constant(places.reshape(-1), "int64"), op.reshape(src, (places.size,))
+    return op.reshape(scatter_elements(op, whole, 0, at, source), x.shape)

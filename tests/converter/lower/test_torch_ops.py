@@ -51,7 +51,8 @@ UNREACHED = frozenset((
     "_operator.not_", "_operator.or_", "_operator.truediv", "_reshape_alias", "_reshape_copy",
     "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_flash_attention", "_unsafe_masked_index", "_upsample_nearest_exact1d",
-    "as_strided.in_order", "as_tensor", "bfloat16", "bool", "builtins.round", "byte", "char", "dim",
+    "as_strided.in_order", "as_strided_copy.in_order", "as_strided_scatter.in_order", "as_tensor",
+    "bfloat16", "bool", "builtins.round", "byte", "char", "dim",
     "double", "empty_permuted", "empty_strided", "float", "half", "int", "long", "math.ceil",
     "math.floor", "math.sqrt", "math.trunc", "new_empty_strided", "nonzero_numpy",
     "rrelu_with_noise", "short", "size", "softmin", "softsign", "sym_size", "tanhshrink", "tensor",
@@ -60,7 +61,7 @@ UNREACHED = frozenset((
     # torch.export fails on them (tests/live/torch/test_edge_values.py)
     "cov", "corrcoef", "tensor_split.tensor_indices_or_sections", "combinations", "linalg_lstsq",
     "linalg_matrix_rank.tol_tensor", "linalg_matrix_rank.atol_rtol_float", "_lu_with_info",
-    "unique_dim",
+    "unique_dim", "narrow.Tensor", "histogram.bin_ct",
     # test_torch_quantized.py
     "dequantize.self", "dequantize.tensor", "int_repr", "q_scale", "q_zero_point",
     "quantize_per_tensor", "quantize_per_tensor.tensor_qparams",

@@ -45,7 +45,8 @@ CALLS = [
         special_bessel_j0(x0)|special_bessel_j1(x0)|special_bessel_y0(x0)|special_bessel_y1(x0)
         i0(x0)|special_i0e(x0)|special_i1(x0)|special_i1e(x0)|special_modified_bessel_k0(x0)
         special_modified_bessel_k1(x0)|special_scaled_modified_bessel_k0(x0)|special_erfcx(x0)
-        special_scaled_modified_bessel_k1(x0)|special_log_ndtr(x0)|mvlgamma(x0, 2)"""),
+        special_scaled_modified_bessel_k1(x0)|special_log_ndtr(x0)|mvlgamma(x0, 2)
+        special_spherical_bessel_j0(x0)"""),
     (PAIRS, "special_xlog1py(x0, x1)"),
     (PAIRS, """
         copysign(x0, x1)|kl_div(x0, x1, 0)|huber_loss(x0, x1, 0)|smooth_l1_loss(x0, x1, 0)
@@ -61,7 +62,9 @@ CALLS = [
         corrcoef(torch.select(x0, 0, 1))|combinations(torch.select(x0, 0, 1), 3)
         combinations(torch.select(x0, 0, 1), 2, True)|linalg_lstsq(x0, x0)[0]|_lu_with_info(x0)[0]
         _lu_with_info(x0)[1]|linalg_matrix_rank(x0, torch.tensor(1.))
-        linalg_matrix_rank(x0, rtol=0.5)
+        linalg_matrix_rank(x0, rtol=0.5)|narrow(x0, 1, torch.tensor(-2), 2)|special_airy_ai(x0)
+        histogram(x0, 4)[0]|histogram(x0, 4)[1]|histogram(x0, 3, density=True)[0]
+        histogram(x0, 3, range=[-0.5, 0.5])[0]|histogram(x0, 3, weight=torch.abs(x0))[0]
         unique_dim(torch.gt(x0, 0.3), 0)[0]|unique_dim(x0, 1, True, True)[1]"""),
     (DIVIDED, """
         margin_ranking_loss(x0, x1, x1, 0., 0)|pairwise_distance(x0, x1)
