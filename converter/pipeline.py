@@ -5,6 +5,7 @@
 
 import os
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -17,11 +18,12 @@ from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import REMOVED, strip_prefixes
 from converter.notebook import render_table
 from converter.options import Options
-from converter.reading import read_steps
+from converter.reading import is_changed, read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
 from converter.write import catalog as targets
 from converter.write.background import Background
+from converter.write.hugging_face import changed_folder
 from converter.write.output_path import check_apart, default_output, settle_output
 from converter.write.plan import Digests
 from formats.artifact import Artifact
@@ -105,18 +107,23 @@ def steps(
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None)
-    bundle, graphs = yield from _lower(target, bundle, artifact, options, only_one=only_one)
-    plan = target.plan(bundle, graphs, artifact, options)
-    yield from _describe(plan.bundle, plan.warnings, graphs)
-    output = settle_output(output, target, plan, is_named=is_named)
-    result = Conversion(None, str(source), plan.bundle, match.format.id, match.evidence)
-    if dry_run:
-        yield Step("planned", f"{output}: {plan.summary()}")
-        yield result
-        return
+    with ExitStack() as kept:
+        model = artifact
+        if is_changed(options) and target.graph_of(match.format.id) != "none":
+            model = kept.enter_context(changed_folder(bundle, artifact))
+        bundle, graphs = yield from _lower(target, bundle, model, options, only_one=only_one)
+        plan = target.plan(bundle, graphs, artifact, options)
+        yield from _describe(plan.bundle, plan.warnings, graphs)
+        output = settle_output(output, target, plan, is_named=is_named)
+        result = Conversion(None, str(source), plan.bundle, match.format.id, match.evidence)
+        if dry_run:
+            yield Step("planned", f"{output}: {plan.summary()}")
+            yield result
+            return
 
-    check_target(output, force=options.overwrite)
-    with staging(output) as folder, Background(artifact.check_checksums) as damage:
+        check_target(output, force=options.overwrite)
+        folder = kept.enter_context(staging(output))
+        damage = kept.enter_context(Background(artifact.check_checksums))
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(output)
@@ -125,7 +132,7 @@ def steps(
         )
         damage.result()
         verification = yield from compare_output(
-            source, bundle, plan, written, weights, target.format, options
+            model.path, bundle, plan, written, weights, target.format, options
         )
         verification.check(options)
         signatures = [file.graph.signature for file in plan.graph_files()]

@@ -61,15 +61,9 @@ def read_steps(
         bundle = catalog.read_joined(artifact, Artifact(checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", describe_bundle(bundle), perf_counter() - begin)
-    if options.merge_adapter is not None:
-        file = Artifact(options.merge_adapter, options.limits)
-        base = catalog.read(file)
-        bundle = merge_adapter(bundle, dequantize(base) if options.dequantize else base)
-        yield Step("merged", f"into {file.name}: {describe_bundle(bundle)}")
-    elif options.dequantize:
-        bundle = dequantize(bundle)
-        change = bundle.metadata.normalisations[-1]
-        yield Step("dequantised", f"{change.count} weights ({change.detail})")
+    if is_changed(options):
+        bundle = change_weights(bundle, options)
+        yield Step("changed", f"{describe_bundle(bundle)}")
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
     for finding in findings:
@@ -77,6 +71,25 @@ def read_steps(
     if options.strict_safety:
         refuse(findings, artifact.path)
     return match, bundle
+
+
+def is_changed(options: Options) -> bool:
+    """Return whether an output has other weights than the source."""
+    return options.dequantize or options.merge_adapter is not None
+
+
+def change_weights(bundle: Bundle, options: Options) -> Bundle:
+    """Return a bundle with the changes of its weights that were asked for.
+
+    Raises:
+        UsageError: It is no adapter, or nothing says that it is quantised.
+        UnsupportedError: It is of a kind that is not merged, or not made floats.
+        SourceError: The base is unreadable, or tensors do not fit each other.
+    """
+    if options.merge_adapter is not None:
+        base = catalog.read(Artifact(options.merge_adapter, options.limits))
+        return merge_adapter(bundle, dequantize(base) if options.dequantize else base)
+    return dequantize(bundle) if options.dequantize else bundle
 
 
 def refuse(findings: Sequence[SafetyFinding], where: str | Path) -> None:

@@ -84,7 +84,9 @@ def merge_adapter(adapter: Bundle, base: Bundle) -> Bundle:
     details = f"{len(layers)} layers and {len(others)} whole tensors of {adapter.metadata.variant}"
     change = Normalisation("LoRA adapter merged", len(layers) + len(others), details)
     metadata = replace(base.metadata, normalisations=(*base.metadata.normalisations, change))
-    return replace(base, weights=weights, metadata=metadata, topology=None)
+    is_folder = base.topology is not None and base.topology.kind == hugging_face.KIND
+    topology = base.topology if is_folder else None
+    return replace(base, weights=weights, metadata=metadata, topology=topology)
 
 
 def _check(config: Mapping[str, JSON]) -> None:

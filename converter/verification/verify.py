@@ -6,6 +6,7 @@ the source. If a device is requested, both are run there too, and their placemen
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from converter.devices.names import parse_device
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import LEVELS, Options, check
-from converter.reading import read
+from converter.reading import change_weights, is_changed, read
 from converter.tensor_diff import diff
 from converter.verification.graphs import verify_graph
 from converter.verification.initializers import compare_initializers
@@ -23,6 +24,7 @@ from converter.verification.outputs import compare_program
 from converter.verification.rebuilt_programs import verify_rebuilt
 from converter.verification.report import GraphReport
 from converter.verification.result import Verification, Weights, merge_weights
+from converter.write.hugging_face import changed_folder
 from converter.write.keras import archive
 from formats import catalog
 from formats.artifact import Artifact
@@ -60,6 +62,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
     if options.require == "device" and is_host:
         raise UsageError("require='device'", expected="device= with cuda:0, GPU:0, …")
     bundle = read(source, checkpoint=options.checkpoint, limits=options.limits)
+    bundle = change_weights(bundle, options)
     files = _graph_files(converted)
     if converted.is_dir() and files and not (converted / MANIFEST).exists():
         form = "onnx"  # one file for each signature, or a Triton entry
@@ -69,7 +72,10 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         weights = _compare_initializers(bundle, files, options)
     else:
         weights = _compare_weights(bundle, converted, form, options)
-    with reuse_children():
+    with reuse_children(), ExitStack() as kept:
+        if is_changed(options):
+            folder = changed_folder(bundle, Artifact(source, options.limits))
+            source = kept.enter_context(folder).path
         graphs = _compare_graphs(source, bundle, converted, form, files, options)
     return Verification(weights, graphs)
 

@@ -123,7 +123,8 @@ TARGETS = (
            "safetensors", "none", (*NAMES, *WEIGHTS)),
     Target("onnx",        "onnx",             ".onnx",
            "self-contained ONNX files, one for each signature",
-           "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),
+           "onnx", "required",
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision"),
            one_file=".onnx"),
     Target("keras",       "keras.archive",    ".keras",
            "a .keras file that the current Keras loads",
@@ -146,7 +147,8 @@ TARGETS = (
            needs_device=True, keeps_source=True, one_file="*", parse_device="parse_torch_device"),
     Target("triton",      "triton.entry",     ".triton",
            "an entry of a Triton model repository",
-           "onnx", "required", (*NAMES, *PROGRAM, "task", "exporter", "device", "precision"),
+           "onnx", "required",
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision"),
            needs_device=True, one_file="*"),
 )
 # fmt: on

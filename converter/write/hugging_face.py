@@ -1,6 +1,8 @@
 """A folder that Hugging Face's libraries load: safetensors, and the files beside them unchanged."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,3 +78,19 @@ def _recorded(bundle: Bundle) -> dict[str, str]:
     if bundle.metadata.format != "safetensors":
         return {}
     return {k: v for k, v in bundle.metadata.user.items() if isinstance(v, str)}
+
+
+@contextmanager
+def changed_folder(bundle: Bundle, artifact: Artifact) -> Iterator[Artifact]:
+    """Give what transformers loads in place of a source whose weights were merged or made floats.
+
+    It lies in a temporary folder. A source of another kind stays what it is.
+    """
+    if bundle.topology is None or bundle.topology.kind != hugging_face.KIND:
+        yield artifact
+        return
+    with tempfile.TemporaryDirectory(prefix="convert-") as folder:
+        payload = Path(folder)
+        for _ in plan(bundle, (), artifact, Options()).write(payload, verify=False, sync=False):
+            pass
+        yield Artifact(payload, artifact.limits)

@@ -107,12 +107,10 @@ def test_other_forms_are_refused_by_name(kind, settings, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_its_graph_is_that_of_the_folder_of_floats(tmp_path):
-    for options in (Options(), DEQUANTIZE):
-        out = tmp_path / f"portable-{options.dequantize}"
-        made = converter.convert(QUANTIZED / "gptq4", to="portable", out=out, options=options)
-        (reason,) = [left.reason for left in made.bundle.metadata.left_out]
-        assert "weights are quantised (gptq)" in reason
+def test_its_graph_is_that_of_its_floats(tmp_path):
+    made = converter.convert(QUANTIZED / "gptq4", to="portable", out=tmp_path / "out")
+    (reason,) = [left.reason for left in made.bundle.metadata.left_out]
+    assert "weights are quantised (gptq)" in reason
     with pytest.raises(UnsupportedError, match=r"quantised \(gptq\)"):
         converter.convert(QUANTIZED / "gptq4", to="onnx", out=tmp_path / "x.onnx")
 

@@ -11,6 +11,7 @@ import pytest
 import converter
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.options import Options
+from converter.verification.verify import verify
 from formats.errors import CorruptError, SafetyError, UsageError
 
 torch = pytest.importorskip("torch")
@@ -276,3 +277,72 @@ def test_code_in_the_folder_runs_only_if_it_is_trusted(tmp_path, monkeypatch):
         None, {"input_ids": np.array([[1, 8]])}
     )
     np.testing.assert_array_equal(found, weights[[1, 8]][None] * 2)
+
+
+def llama(folder):
+    torch.manual_seed(3)
+    kind, settings = MODELS["llama"]
+    config = transformers.AutoConfig.for_model("llama", **settings)
+    model = getattr(transformers, kind)(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def compare(graph, model):
+    ids = torch.arange(12).reshape(2, 6) % 7
+    given = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, 6), np.int64)}
+    (found,) = onnxruntime.InferenceSession(graph).run(["logits"], given)
+    with torch.no_grad():
+        wanted = model(input_ids=ids, attention_mask=torch.ones(2, 6)).logits.numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_quantised_folder_becomes_the_graph_of_its_floats(tmp_path, monkeypatch):
+    monkeypatch.setenv(TORCH_PYTHON_VARIABLE, sys.executable)
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "int8"
+    model = llama(folder)
+    tensors, stored = load_file(folder / "model.safetensors"), {}
+    for name, tensor in tensors.items():
+        if not name.endswith("_proj.weight"):
+            stored[name] = tensor
+            continue
+        scale = tensor.abs().amax(1)
+        values = (tensor / scale[:, None] * 127).round().to(torch.int8)
+        stored |= {name: values, f"{name.removesuffix('weight')}SCB": scale}
+        floats = values * scale[:, None] * 7.874015718698502e-3
+        model.get_submodule(name.removesuffix(".weight")).weight.data = floats
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    out, options = tmp_path / "out.onnx", Options(dequantize=True)
+    made = converter.convert(folder, to="onnx", out=out, options=options)
+    assert made.verification.level == "cpu"
+    compare(out, model)
+    assert verify(folder, out, options=options).level == "cpu"
+
+
+def test_an_adapter_becomes_the_graph_of_its_merged_base(tmp_path, monkeypatch):
+    monkeypatch.setenv(TORCH_PYTHON_VARIABLE, sys.executable)
+    from safetensors.torch import save_file
+
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    model = llama(base)
+    folder.mkdir()
+    layer = model.model.layers[1].self_attn.q_proj
+    a, b = torch.randn(4, layer.in_features) / 4, torch.randn(layer.out_features, 4) / 4
+    front = "base_model.model.model.layers.1.self_attn.q_proj"
+    parts = {f"{front}.lora_A.weight": a, f"{front}.lora_B.weight": b}
+    save_file(parts, folder / "adapter_model.safetensors", {"format": "pt"})
+    (folder / "adapter_config.json").write_text(json.dumps({
+        "peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"],
+    }))  # fmt: skip
+    layer.weight.data += 2 * b @ a
+    out, options = tmp_path / "out.onnx", Options(merge_adapter=base)
+    assert (
+        converter.convert(folder, to="onnx", out=out, options=options).verification.level == "cpu"
+    )
+    compare(out, model)
+    assert verify(folder, out, options=options).level == "cpu"
