@@ -35,6 +35,7 @@ from formats.limits import DEFAULT
 from formats.tensorflow.tensor_bundle import TensorBundle
 
 FOLDERS = (
+    "deepspeed",
     "torch",
     "keras",
     "onnx",
