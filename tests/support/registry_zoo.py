@@ -46,7 +46,7 @@ FOLDERS = (
     "verify_tensorflow",
 )
 # Of these nothing can be made: no weights in them, or none that lie in the file as they are.
-UNUSED = ("hdf5/", "scripted-", "deflated", "bare", ".pbtxt", "text_savedmodel", "v1_")
+UNUSED = ("hdf5/", "scripted-", "deflated", "bare", ".pbtxt", "text_savedmodel", "v1_", "zero1", "zero3")
 SEVERAL = ("joined", "manager_checkpoint")  # folders of more than one
 LARGEST = 45_000  # bytes of a template
 
