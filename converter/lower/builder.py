@@ -5,6 +5,8 @@ Axes are in the source's order; the methods choose the graph's order (see `conve
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from converter.lower.graph import Attribute, Dim, Shape
 from converter.lower.node_builder import NodeBuilder, Operand
 from converter.lower.values import Permutation, Value, broadcast, identity, without
@@ -304,6 +306,9 @@ class Builder(NodeBuilder):
         if a.rank == 1 or b.rank == 1:
             raise ValueError("matmul of a vector")
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        sizes = [n for n in shape if isinstance(n, int)]
+        if a.shape[-1] == 0 and len(sizes) == len(shape):  # onnxruntime leaves what was in memory
+            return self.constant(np.zeros(sizes), a.dtype)
         return self.emit("MatMul", a, b, dtype=a.dtype, shape=shape)
 
 
