@@ -3,7 +3,9 @@
 Source: autoawq 0.2.9, ``modules/linear/gemm.py``, ``gemv.py`` and ``utils/packing_utils.py``
 """
 
-from converter.normalise.quantized.layer import Array, Layer, spread
+from collections.abc import Iterator
+
+from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks
 from converter.normalise.quantized.packing import unpack
 from formats.core.weights import Tensor
 from formats.errors import UnsupportedError
@@ -38,19 +40,27 @@ def dequantize(layer: Layer) -> Tensor:
         fits = scales.shape[0] == packed_zeros.shape[0] == outputs and scales.shape[1] >= groups
     layer.check(fits=fits and inputs == groups * size, why="AWQ's tensors do not fit each other")
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
+        stored, packed = layer.read("qweight"), layer.read("qzeros")
         factors = layer.read("scales").astype(np.float32)
-        values = unpack(layer.read("qweight"), BITS, words.shape[1] * VALUES).astype(np.float32)
-        zeros = unpack(layer.read("qzeros"), BITS, packed_zeros.shape[1] * VALUES)
+        zeros = unpack(packed, BITS, packed.shape[1] * VALUES)
         if version == "gemv":
-            factors, zeros = factors[:, :groups], zeros[:, :groups]
-            shape = (outputs, inputs)
-            return (values - spread(zeros, shape)) * spread(factors, shape)
-        values, zeros = (v.reshape(len(v), -1, VALUES)[..., ORDER].reshape(len(v), -1)
-                         for v in (values, zeros))  # fmt: skip
-        shape = (inputs, outputs)
-        return ((values - spread(zeros, shape)) * spread(factors, shape)).T
+            for band in bands((outputs, inputs)):
+                own = zeros[band, :groups].astype(np.float32), factors[band, :groups]
+                yield in_blocks(unpack(stored[band], BITS, inputs), *own)
+            return
+        zeros, factors = _in_order(zeros).T.astype(np.float32), factors.T
+        for words in bands((outputs // VALUES, inputs * VALUES)):
+            band = slice(words.start * VALUES, words.stop * VALUES)
+            part = stored[:, words]
+            values = _in_order(unpack(part, BITS, part.shape[1] * VALUES)).T
+            yield in_blocks(values, zeros[band], factors[band])
 
     return layer.floats(scales.dtype, (outputs, inputs), compute)
+
+
+def _in_order(values: Array) -> Array:
+    """Return columns of words of eight as `gemm` means them."""
+    return values.reshape(len(values), -1, VALUES)[..., ORDER].reshape(len(values), -1)

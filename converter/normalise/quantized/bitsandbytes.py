@@ -5,10 +5,11 @@ Source: bitsandbytes 0.50, ``functional.py`` (QuantState, int8_vectorwise_dequan
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from converter.normalise.quantized.layer import Array, Layer
+from converter.normalise.quantized.layer import BAND, Array, Layer
 from converter.normalise.quantized.packing import unpack
 from formats.core.weights import DTYPES, DType, Tensor
 from formats.errors import CorruptError
@@ -35,12 +36,12 @@ def _of_8_bits(layer: Layer) -> Tensor:
         why="8-bit weights and their scales do not fit",
     )  # fmt: skip
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
         factors = layer.read("SCB").astype(np.float32).reshape(-1, 1)
         product: Array = layer.read("weight") * factors * np.float32(STEP)
-        return product
+        yield product
 
     return layer.floats(model_dtype(layer, "float16"), weight.shape, compute)
 
@@ -98,16 +99,19 @@ def _of_4_bits(layer: Layer, role: str) -> Tensor:
         why="4-bit weights do not fit their state",
     )  # fmt: skip
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
-        stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1, 1)
-        values = unpack(stored, 4, 2)[:, ::-1].reshape(-1)[:count]  # the first in the high bits
-        largest = _read_scales(layer, state)
+        stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1)
+        table, largest = layer.read("quant_map").astype(np.float32), _read_scales(layer, state)
         layer.check(fits=len(largest) * state.block >= count, why="too few scales for the blocks")
-        factors = np.repeat(largest, state.block)[:count]
-        found: Array = layer.read("quant_map").astype(np.float32)[values] * factors
-        return found.reshape(state.shape)
+        step = max(1, BAND // state.block // 2) * 2  # blocks; two elements are a byte
+        for first in range(0, len(largest), step):
+            start, scales = first * state.block, largest[first : first + step]
+            packed = stored[start // 2 : (start + step * state.block) // 2]
+            values = unpack(packed[:, None], 4, 2)[:, ::-1].reshape(-1)  # the first is high
+            values = values[: count - start]
+            yield table[values] * np.repeat(scales, state.block)[: len(values)]
 
     return layer.floats(state.dtype, state.shape, compute)
 

@@ -4,8 +4,9 @@ Source: compressed_tensors 0.20, ``compressors/`` and ``quantization/lifecycle/f
 """
 
 import re
+from collections.abc import Iterator
 
-from converter.normalise.quantized.layer import Array, Layer, spread
+from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks, spread
 from converter.normalise.quantized.packing import unpack, unpack_float4
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
@@ -33,7 +34,7 @@ def _plain(layer: Layer) -> Tensor:
     weight, scale = layer.need("weight"), layer.need("scale")
     _check_scale(layer, scale, weight.shape)
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
         values = layer.read("weight").astype(np.float32)
@@ -41,7 +42,7 @@ def _plain(layer: Layer) -> Tensor:
             zeros = layer.read("zero_point").astype(np.float32)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
             values = values - spread(zeros, weight.shape)
-        return values * spread(layer.read("scale").astype(np.float32), weight.shape)
+        yield values * spread(layer.read("scale").astype(np.float32), weight.shape)
 
     return layer.floats(scale.dtype, weight.shape, compute)
 
@@ -66,23 +67,28 @@ def _packed(layer: Layer) -> Tensor:
     _check_scale(layer, scale, shape)
     half = 1 << (bits - 1)
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
-        values = unpack(layer.read("packed"), bits, shape[1]).astype(np.float32) - half
-        factors = layer.read("scale").astype(np.float32)
+        stored, factors = layer.read("packed"), layer.read("scale").astype(np.float32)
         zeros = np.zeros_like(factors)
         if "zero_point" in layer.parts:
-            stored = layer.read("zero_point")
-            if stored.dtype == np.int32:  # packed along the rows
-                zeros = unpack(stored.T, bits, factors.shape[0]).T.astype(np.float32) - half
+            points = layer.read("zero_point")
+            if points.dtype == np.int32:  # packed along the rows
+                zeros = unpack(points.T, bits, factors.shape[0]).T.astype(np.float32) - half
             else:
-                zeros = stored.astype(np.float32)
+                zeros = points.astype(np.float32)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
-        if "g_idx" in layer.parts and (places := layer.read("g_idx")).min() >= 0:
+        zeros += half
+        places = layer.read("g_idx") if "g_idx" in layer.parts else None
+        if places is not None and places.min() >= 0:
             layer.check(fits=places.max() < factors.shape[1], why="g_idx is too large")
-            return (values - zeros[:, places]) * factors[:, places]
-        return (values - spread(zeros, shape)) * spread(factors, shape)
+            zeros, factors = zeros[:, places], factors[:, places]
+        elif shape[1] % factors.shape[1]:
+            zeros, factors = (spread(v, (len(v), shape[1])) for v in (zeros, factors))
+        zeros, factors = (np.broadcast_to(v, (shape[0], v.shape[1])) for v in (zeros, factors))
+        for band in bands(shape):
+            yield in_blocks(unpack(stored[band], bits, shape[1]), zeros[band], factors[band])
 
     return layer.floats(scale.dtype, shape, compute)
 
@@ -116,7 +122,7 @@ def _of_4_bit_floats(layer: Layer) -> Tensor:
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
     _check_scale(layer, scale, shape)
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
         factors = layer.read("scale").astype(np.float32)
@@ -124,6 +130,6 @@ def _of_4_bit_floats(layer: Layer) -> Tensor:
             factors = np.ldexp(np.float32(1), factors.astype(np.int32) - MX_BIAS)
         if "global_scale" in layer.parts:
             factors = factors / layer.read("global_scale").astype(np.float32).reshape(1, 1)
-        return unpack_float4(layer.read("packed")) * spread(factors, shape)
+        yield unpack_float4(layer.read("packed")) * spread(factors, shape)
 
     return layer.floats(DTYPES["bfloat16"], shape, compute)

@@ -4,6 +4,7 @@ Source: transformers 5.23, ``integrations/finegrained_fp8.py`` and ``fbgemm_fp8.
 """
 
 import re
+from collections.abc import Iterator
 
 from converter.normalise.quantized.bitsandbytes import model_dtype
 from converter.normalise.quantized.layer import Array, Layer, spread
@@ -26,7 +27,7 @@ def dequantize(layer: Layer) -> Tensor:
     )  # fmt: skip
     blocks = layer.settings.get("weight_block_size")
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
         factors = layer.read(role).astype(np.float32)
@@ -34,6 +35,6 @@ def dequantize(layer: Layer) -> Tensor:
             factors = np.repeat(np.repeat(factors, int(str(blocks[0])), 0), int(str(blocks[1])), 1)
             factors = factors[: weight.shape[0], : weight.shape[1]]
             layer.check(fits=factors.shape == weight.shape, why="blocks and scales do not fit")
-        return layer.read("weight").astype(np.float32) * spread(factors, weight.shape)
+        yield layer.read("weight").astype(np.float32) * spread(factors, weight.shape)
 
     return layer.floats(model_dtype(layer, "bfloat16"), weight.shape, compute)

@@ -4,8 +4,9 @@ Source: auto_gptq 0.7.1, ``nn_modules/qlinear/qlinear_cuda.py``; gptqmodel 7.7, 
 """
 
 import re
+from collections.abc import Iterator
 
-from converter.normalise.quantized.layer import Array, Layer
+from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks
 from converter.normalise.quantized.packing import unpack
 from formats.core.weights import Tensor
 from formats.errors import UnsupportedError
@@ -39,14 +40,18 @@ def dequantize(layer: Layer) -> Tensor:
         why=f"GPTQ's tensors do not fit each other at {bits} bits",
     )  # fmt: skip
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
-        values = unpack(layer.read("qweight").T, bits, inputs)
-        zeros = unpack(layer.read("qzeros"), bits, outputs).astype(np.float32) + FORMATS[form]
+        stored = layer.read("qweight")
+        zeros = unpack(layer.read("qzeros"), bits, outputs).T.astype(np.float32) + FORMATS[form]
+        factors = layer.read("scales").T.astype(np.float32)
         places = np.arange(inputs) * groups // inputs if order is None else order.numpy()
         layer.check(fits=bool(((places >= 0) & (places < groups)).all()), why="g_idx is too large")
-        factors = layer.read("scales").astype(np.float32)
-        return factors[places].T * (values - zeros[places].T)
+        is_sorted = not inputs % groups and (places == np.arange(inputs) * groups // inputs).all()
+        for band in bands((outputs, inputs)):
+            values = unpack(stored[:, band].T, bits, inputs)
+            own = (zeros[band], factors[band])
+            yield in_blocks(values, *(own if is_sorted else (v[:, places] for v in own)))
 
     return layer.floats(scales.dtype, (outputs, inputs), compute)

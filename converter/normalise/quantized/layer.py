@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from formats.core.bundle import JSON
@@ -11,6 +12,7 @@ from formats.errors import CorruptError
 if TYPE_CHECKING:
     import numpy as np
 
+BAND = 1 << 20  # elements that are computed at once
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Settings: TypeAlias = Mapping[str, JSON]
 
@@ -59,13 +61,15 @@ class Layer:
             shapes = {role: list(tensor.shape) for role, tensor in self.parts.items()}
             raise CorruptError(f"{why}: {shapes}", where=self.name)
 
-    def floats(self, dtype: DType, shape: tuple[int, ...], compute: Callable[[], Array]) -> Tensor:
+    def floats(
+        self, dtype: DType, shape: tuple[int, ...], compute: Callable[[], Iterator[Array]]
+    ) -> Tensor:
         """Return the weight, which is computed when it is read and rounded once to its dtype.
 
         Args:
             dtype: Of the weight.
             shape: Outputs before inputs, as ``torch.nn.Linear`` has them.
-            compute: Returns the elements in more precision.
+            compute: Yields rows one after the other, in more precision.
         """
         models = TRANSPOSED.get(str(self.model.get("model_type")), ())
         is_transposed = self.name.split(".")[-2:-1] and self.name.split(".")[-2] in models
@@ -73,11 +77,32 @@ class Layer:
         def pieces() -> Iterator[bytes]:
             import numpy as np
 
-            made = compute()
-            made = made.T if is_transposed else made
-            yield np.ascontiguousarray(made).astype(numpy_dtype(dtype)).tobytes()
+            rows = (np.ascontiguousarray(r).astype(numpy_dtype(dtype)) for r in compute())
+            if is_transposed:
+                whole = np.concatenate([some.reshape(-1) for some in rows])
+                yield whole.reshape(shape).T.tobytes()
+                return
+            for some in rows:
+                yield some.tobytes()
 
         return Tensor.computed(dtype, shape[::-1] if is_transposed else shape, pieces)
+
+
+def bands(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Yield the rows of a shape, some at a time, which the caches of a processor hold."""
+    step = max(1, BAND // max(1, prod(shape[1:])))
+    for first in range(0, shape[0], step):
+        yield slice(first, first + step)
+
+
+def in_blocks(values: Array, zeros: Array, factors: Array) -> Array:
+    """Return ``(values - zeros) * factors`` of matrices, where columns share both in blocks."""
+    import numpy as np
+
+    blocks = values.reshape(len(values), zeros.shape[1], -1).astype(np.float32)
+    blocks -= zeros[..., None]
+    blocks *= factors[..., None]
+    return blocks.reshape(values.shape)
 
 
 def spread(values: Array, shape: tuple[int, ...]) -> Array:

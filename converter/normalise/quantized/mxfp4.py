@@ -4,6 +4,7 @@ Source: transformers 5.23, ``integrations/mxfp4.py`` (convert_moe_packed_tensors
 """
 
 import re
+from collections.abc import Iterator
 
 from converter.normalise.quantized.layer import Array, Layer
 from converter.normalise.quantized.packing import unpack_float4
@@ -23,12 +24,12 @@ def dequantize(layer: Layer) -> Tensor:
     )  # fmt: skip
     experts, outputs, groups, width = blocks.shape
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
-        exponents = layer.read("scales").astype(np.int32) - BIAS
-        values = np.ldexp(unpack_float4(layer.read("blocks")), exponents[..., None])
-        found: Array = values.reshape(experts, outputs, -1).transpose(0, 2, 1)
-        return found
+        stored, exponents = layer.read("blocks"), layer.read("scales").astype(np.int32) - BIAS
+        for blocks, own in zip(stored, exponents, strict=True):
+            values = np.ldexp(unpack_float4(blocks), own[..., None])
+            yield values.reshape(1, outputs, -1).transpose(0, 2, 1)
 
     return layer.floats(DTYPES["bfloat16"], (experts, 2 * groups * width, outputs), compute)

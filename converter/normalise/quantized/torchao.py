@@ -3,6 +3,8 @@
 Source: torchao 0.18, ``prototype/safetensors`` and ``quantization/quantize_/workflows``
 """
 
+from collections.abc import Iterator
+
 from converter.normalise.quantized.layer import Array, Layer, spread
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
@@ -32,7 +34,7 @@ def dequantize(layer: Layer) -> Tensor:
         why="values and scales do not fit",
     )
 
-    def compute() -> Array:
+    def compute() -> Iterator[Array]:
         import numpy as np
 
         found = layer.read("qdata").astype(np.float32)
@@ -40,6 +42,6 @@ def dequantize(layer: Layer) -> Tensor:
             zeros = layer.read("zero_point").astype(np.float32)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
             found = found - spread(zeros, values.shape)
-        return found * spread(layer.read("scale").astype(np.float32), values.shape)
+        yield found * spread(layer.read("scale").astype(np.float32), values.shape)
 
     return layer.floats(dtype, values.shape, compute)
