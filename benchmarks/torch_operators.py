@@ -27,9 +27,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import converter
+from converter.graphs import ASKED
 from converter.lower import emit, lower
 from converter.options import parse_inputs
-from converter.graphs import ASKED
 from formats.errors import UnsupportedError
 
 STATES = ("wrong", "error", "not supported", "ok", "no program")  # the worst first
