@@ -43,7 +43,12 @@ def awq(rng: np.random.Generator) -> dict[str, np.ndarray]:
 def bitsandbytes(rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the tensors of a layer."""
     count = INPUTS * OUTPUTS
-    state = {"shape": [OUTPUTS, INPUTS], "dtype": "float16", "blocksize": BLOCK, "quant_type": "nf4"}
+    state = {
+        "shape": [OUTPUTS, INPUTS],
+        "dtype": "float16",
+        "blocksize": BLOCK,
+        "quant_type": "nf4",
+    }
     text = np.frombuffer(json.dumps(state).encode(), np.uint8).copy()
     return {
         "weight": rng.integers(0, 256, (count // 2, 1), dtype=np.uint8),
