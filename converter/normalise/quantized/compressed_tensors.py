@@ -32,6 +32,8 @@ def dequantize(layer: Layer) -> Tensor:
 def _plain(layer: Layer) -> Tensor:
     """Return a weight whose integers or floats are not packed."""
     weight, scale = layer.need("weight"), layer.need("scale")
+    if weight.dtype.bits > 8:  # its values may have been multiplied by the scale already
+        raise UnsupportedError(f"quantised weights of dtype {weight.dtype}", where=layer.name)
     _check_scale(layer, scale, weight.shape)
 
     def compute() -> Iterator[Array]:

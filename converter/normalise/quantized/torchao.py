@@ -29,7 +29,8 @@ def dequantize(layer: Layer) -> Tensor:
     named = recorded.get("_data") if isinstance(recorded, dict) else None
     dtype = DTYPES.get(str(named), scale.dtype)
     layer.check(
-        fits=len(scale.shape) <= len(values.shape)
+        fits=values.dtype.bits <= 8
+        and len(scale.shape) <= len(values.shape)
         and all(0 < m <= n for m, n in zip(scale.shape, values.shape, strict=False)),
         why="values and scales do not fit",
     )

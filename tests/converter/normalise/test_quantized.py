@@ -123,6 +123,14 @@ def test_a_source_that_is_not_quantised_is_refused(tmp_path):
         )  # fmt: skip
 
 
+def test_weights_that_are_floats_already_are_not_scaled_again():
+    source = read(QUANTIZED / "ct_w8")
+    name = "layers.0.fc.weight"
+    floats = read(QUANTIZED / "ct_w8.expected.safetensors").weights[name]
+    with pytest.raises(UnsupportedError, match="quantised weights of dtype bfloat16"):
+        dequantize(replace(source, weights={**source.weights, name: floats}))
+
+
 def test_the_order_of_inputs_is_needed_where_the_settings_say_so():
     source = read(QUANTIZED / "gptq3_order")
     weights = {n: t for n, t in source.weights.items() if not n.endswith("g_idx")}
