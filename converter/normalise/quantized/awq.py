@@ -22,11 +22,8 @@ def dequantize(layer: Layer) -> Tensor:
     version = "gemm" if version == "auto_round:auto_awq" else version
     if version not in VERSIONS:
         raise UnsupportedError(f"AWQ in the version {version}", hint="supported: gemm, gemv")
-    words, packed_zeros, scales = (layer.need(role) for role in ("qweight", "qzeros", "scales"))
-    layer.check(
-        fits=all(len(t.shape) == 2 for t in (words, packed_zeros, scales)) and scales.size > 0,
-        why="AWQ's tensors do not fit",
-    )
+    words, packed_zeros = (layer.need(r, dtype="int32", rank=2) for r in ("qweight", "qzeros"))
+    scales = layer.need("scales", dtype="float", rank=2)
     if version == "gemm":
         inputs, outputs = words.shape[0], words.shape[1] * VALUES
         groups = scales.shape[0]

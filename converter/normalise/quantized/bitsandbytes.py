@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from converter.normalise.quantized.layer import BAND, Array, Layer
+from converter.normalise.quantized.layer import BAND, Array, Layer, float_dtype
 from converter.normalise.quantized.packing import unpack
 from formats.core.weights import DTYPES, DType, Tensor
 from formats.errors import CorruptError
@@ -29,7 +29,7 @@ def dequantize(layer: Layer) -> Tensor:
 
 def _of_8_bits(layer: Layer) -> Tensor:
     """Return ``weight * SCB / 127``."""
-    weight, scales = layer.need("weight"), layer.need("SCB")
+    weight, scales = layer.need("weight"), layer.need("SCB", dtype="float")
     layer.check(
         fits=len(weight.shape) == 2 and weight.dtype.name == "int8"
         and scales.size == weight.shape[0],
@@ -48,8 +48,8 @@ def _of_8_bits(layer: Layer) -> Tensor:
 
 def model_dtype(layer: Layer, default: str) -> DType:
     """Return the dtype that the model's configuration names."""
-    name = str(layer.model.get("dtype") or layer.model.get("torch_dtype") or default)
-    return DTYPES.get(name.removeprefix("torch."), DTYPES[default])
+    name = layer.model.get("dtype") or layer.model.get("torch_dtype")
+    return float_dtype(name, DTYPES[default])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _of_4_bits(layer: Layer, role: str) -> Tensor:
     state = State.read(layer, role)
     count, weight = prod(state.shape), layer.need("weight")
     layer.check(
-        fits=layer.need("quant_map").size == 16 and weight.nbytes == -(-count // 2)
+        fits=layer.need("quant_map", dtype="float").size == 16 and weight.nbytes == -(-count // 2)
         and state.block > 0 and min(state.shape, default=0) > 0,
         why="4-bit weights do not fit their state",
     )  # fmt: skip
@@ -103,7 +103,10 @@ def _of_4_bits(layer: Layer, role: str) -> Tensor:
         import numpy as np
 
         stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1)
-        table, largest = layer.read("quant_map").astype(np.float32), _read_scales(layer, state)
+        table, largest = (
+            layer.read("quant_map").reshape(-1).astype(np.float32),
+            _read_scales(layer, state),
+        )
         layer.check(fits=len(largest) * state.block >= count, why="too few scales for the blocks")
         step = max(1, BAND // state.block // 2) * 2  # blocks; two elements are a byte
         for first in range(0, len(largest), step):
@@ -123,8 +126,10 @@ def _read_scales(layer: Layer, state: State) -> Array:
     stored = layer.read("absmax").reshape(-1)
     if stored.dtype != np.uint8:
         return stored.astype(np.float32)
-    table = layer.read("nested_quant_map").astype(np.float32)
-    outer = np.repeat(layer.read("nested_absmax").astype(np.float32), state.nested_block)
+    table = layer.read("nested_quant_map").reshape(-1).astype(np.float32)
+    outer = np.repeat(
+        layer.read("nested_absmax").reshape(-1).astype(np.float32), state.nested_block
+    )
     layer.check(
         fits=table.size == 256 and len(outer) >= len(stored), why="nested scales do not fit"
     )

@@ -6,8 +6,17 @@ Source: compressed_tensors 0.20, ``compressors/`` and ``quantization/lifecycle/f
 import re
 from collections.abc import Iterator
 
-from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks, spread
+from converter.normalise.quantized.layer import (
+    Array,
+    Layer,
+    bands,
+    check_scale,
+    in_blocks,
+    scale_values,
+    spread,
+)
 from converter.normalise.quantized.packing import unpack, unpack_float4
+from formats.core.bundle import JSON
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
 
@@ -20,7 +29,7 @@ MX_BIAS = 127  # of exponents that are scales
 def dequantize(layer: Layer) -> Tensor:
     """Return ``scale * (weight - zero_point)`` of the form that the tensors have."""
     if "packed" not in layer.parts:
-        return _plain(layer)
+        return scale_values(layer, "weight", _blocks(layer))
     dtype = layer.need("packed").dtype.name
     if dtype == "int32":
         return _packed(layer)
@@ -29,44 +38,19 @@ def dequantize(layer: Layer) -> Tensor:
     raise UnsupportedError(f"compressed-tensors packed as {dtype}", where=layer.name)
 
 
-def _plain(layer: Layer) -> Tensor:
-    """Return a weight whose integers or floats are not packed."""
-    weight, scale = layer.need("weight"), layer.need("scale")
-    if weight.dtype.bits > 8:  # its values may have been multiplied by the scale already
-        raise UnsupportedError(f"quantised weights of dtype {weight.dtype}", where=layer.name)
-    _check_scale(layer, scale, weight.shape)
-
-    def compute() -> Iterator[Array]:
-        import numpy as np
-
-        values = layer.read("weight").astype(np.float32)
-        if "zero_point" in layer.parts:
-            zeros = layer.read("zero_point").astype(np.float32)
-            layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
-            values = values - spread(zeros, weight.shape)
-        yield values * spread(layer.read("scale").astype(np.float32), weight.shape)
-
-    return layer.floats(scale.dtype, weight.shape, compute)
-
-
-def _check_scale(layer: Layer, scale: Tensor, shape: tuple[int, ...]) -> None:
-    sizes = zip(scale.shape, shape, strict=False)
-    layer.check(
-        fits=len(scale.shape) <= len(shape) and all(0 < m <= n for m, n in sizes),
-        why="weight and scales do not fit",
-    )
-
-
 def _packed(layer: Layer) -> Tensor:
     """Return a weight of integers that are packed in words of 32 bits, more than the sign is."""
-    scale, bits = layer.need("scale"), _bits(layer)
+    scale = layer.need("scale", dtype="float", rank=2)
+    layer.need("packed", dtype="int32", rank=2)
+    layer.need("shape", dtype="int")
+    bits = _bits(layer)
     shape = tuple(map(int, layer.read("shape").reshape(-1)))
-    rows, words = (*layer.need("packed").shape, 0, 0)[:2]
+    rows, words = layer.need("packed").shape
     layer.check(
         fits=len(shape) == 2 and rows == shape[0] and words == -(-shape[1] * bits // 32),
         why=f"packed weights do not fit {bits} bits",
     )
-    _check_scale(layer, scale, shape)
+    check_scale(layer, scale, shape)
     half = 1 << (bits - 1)
 
     def compute() -> Iterator[Array]:
@@ -82,17 +66,33 @@ def _packed(layer: Layer) -> Tensor:
                 zeros = points.astype(np.float32)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
         zeros += half
-        places = layer.read("g_idx") if "g_idx" in layer.parts else None
-        if places is not None and places.min() >= 0:
-            layer.check(fits=places.max() < factors.shape[1], why="g_idx is too large")
-            zeros, factors = zeros[:, places], factors[:, places]
-        elif shape[1] % factors.shape[1]:
-            zeros, factors = (spread(v, (len(v), shape[1])) for v in (zeros, factors))
+        groups = layer.read("g_idx") if "g_idx" in layer.parts else None
+        if groups is not None and groups.min() >= 0:
+            fits = groups.shape == (shape[1],) and groups.max() < factors.shape[1]
+            layer.check(fits=fits, why="g_idx does not fit")
+            zeros, factors = zeros[:, groups], factors[:, groups]
+        zeros, factors = (spread(v, (shape[0], v.shape[1])) for v in (zeros, factors))
         zeros, factors = (np.broadcast_to(v, (shape[0], v.shape[1])) for v in (zeros, factors))
         for band in bands(shape):
             yield in_blocks(unpack(stored[band], bits, shape[1]), zeros[band], factors[band])
 
     return layer.floats(scale.dtype, shape, compute)
+
+
+def _weight_settings(layer: Layer) -> list[dict[str, JSON]]:
+    """Return how the weights of each group of layers are quantised."""
+    groups = layer.settings.get("config_groups")
+    listed = groups.values() if isinstance(groups, dict) else ()
+    found = [group.get("weights") for group in listed if isinstance(group, dict)]
+    return [weights for weights in found if isinstance(weights, dict)]
+
+
+def _blocks(layer: Layer) -> list[int]:
+    """Return the sizes of the blocks that share a scale, if all groups of layers have the same."""
+    found = [weights.get("block_structure") for weights in _weight_settings(layer)]
+    first = found[0] if found and all(sizes == found[0] for sizes in found) else None
+    sizes = [n for n in first if isinstance(n, int)] if isinstance(first, list) else []
+    return sizes if len(sizes) == len(layer.need("scale").shape) == 2 else []
 
 
 def _bits(layer: Layer) -> int:
@@ -102,15 +102,12 @@ def _bits(layer: Layer) -> int:
         CorruptError: All groups have zero points, and this layer has none.
         UnsupportedError: No number of theirs fits the packed weights, or several do.
     """
-    groups = layer.settings.get("config_groups")
-    told = [g.get("weights") for g in groups.values() if isinstance(g, dict)] if isinstance(
-        groups, dict) else []  # fmt: skip
-    found = [weights for weights in told if isinstance(weights, dict)]
+    found = _weight_settings(layer)
     if found and all(weights.get("symmetric") is False for weights in found):
         layer.need("zero_point")
     words, columns = layer.need("packed").shape[-1], int(layer.read("shape").reshape(-1)[-1])
     numbers = {n for weights in found if isinstance(n := weights.get("num_bits"), int)}
-    fitting = [n for n in numbers if words == -(-columns * n // 32)]
+    fitting = [n for n in numbers if 0 < n <= 8 and words == -(-columns * n // 32)]
     if len(fitting) != 1:
         raise UnsupportedError(
             f"packed weights of {sorted(numbers) or 'an unknown number of'} bits", where=layer.name
@@ -122,7 +119,7 @@ def _of_4_bit_floats(layer: Layer) -> Tensor:
     """Return a weight of 4-bit floats: NVFP4 with a global scale, MXFP4 with exponents."""
     packed, scale = layer.need("packed"), layer.need("scale")
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
-    _check_scale(layer, scale, shape)
+    check_scale(layer, scale, shape)
 
     def compute() -> Iterator[Array]:
         import numpy as np

@@ -23,16 +23,16 @@ def dequantize(layer: Layer) -> Tensor:
         raise UnsupportedError(
             f"GPTQ in the format {form}", hint=f"supported: {', '.join(FORMATS)}"
         )
-    words, packed_zeros, scales = (layer.need(role) for role in ("qweight", "qzeros", "scales"))
+    words, packed_zeros = (layer.need(r, dtype="int32", rank=2) for r in ("qweight", "qzeros"))
+    scales = layer.need("scales", dtype="float", rank=2)
     layer.check(
-        fits=all(len(t.shape) == 2 for t in (words, packed_zeros, scales)) and scales.size > 0
-        and packed_zeros.shape[1] * 32 % scales.shape[1] == 0, why="GPTQ's tensors do not fit",
-    )  # fmt: skip
+        fits=packed_zeros.shape[1] * 32 % scales.shape[1] == 0, why="GPTQ's tensors do not fit"
+    )
     groups, outputs = scales.shape
     bits = packed_zeros.shape[1] * 32 // outputs
     inputs = words.shape[0] * 32 // max(bits, 1)
     is_ordered = layer.settings.get("desc_act") or "g_idx" in layer.parts
-    order = layer.need("g_idx") if is_ordered else None
+    order = layer.need("g_idx", dtype="int") if is_ordered else None
     fits = inputs % groups == 0 if order is None else order.shape == (inputs,)
     layer.check(
         fits=fits and bits in (2, 3, 4, 8) and words.shape[1] == outputs

@@ -21,6 +21,7 @@ from converter.normalise.quantized import (
 )
 from converter.normalise.quantized.layer import Layer, Settings
 from formats import hugging_face
+from formats.containers import jsontext
 from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.core.storage import Buffer, Span
 from formats.core.weights import Tensor
@@ -130,11 +131,20 @@ def _of_names(
     return made
 
 
+def _parse(text: str, where: str) -> JSON:
+    """Return what the description of a tensor says.
+
+    Raises:
+        CorruptError: It is no JSON.
+    """
+    return jsontext.parse(text, where=where, limit=len(text) * 4)
+
+
 def _of_metadata(bundle: Bundle, model: Settings) -> list[Layer]:
     """Return the layers that the metadata of safetensors files describes (torchao)."""
     made = []
     for name, text in bundle.metadata.user.items():
-        told: JSON = json.loads(text) if isinstance(text, str) and text.startswith("{") else None
+        told = _parse(text, name) if isinstance(text, str) and text.startswith("{") else None
         roles = told.get("_tensor_data_names") if isinstance(told, dict) else None
         if not isinstance(told, dict) or not isinstance(roles, list):
             continue

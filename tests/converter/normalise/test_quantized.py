@@ -1,9 +1,12 @@
 """Quantised checkpoints become the floats of the libraries that wrote them."""
 
 import json
+import random
 import shutil
 from dataclasses import replace
+from math import prod
 
+import ml_dtypes
 import numpy as np
 import pytest
 from repository import FIXTURES
@@ -13,8 +16,8 @@ from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.weights import Tensor
-from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.core.weights import DTYPES, Tensor
+from formats.errors import ConvertError, CorruptError, UnsupportedError, UsageError
 
 QUANTIZED = FIXTURES / "hf_quantized"
 KINDS = sorted(p.name for p in QUANTIZED.iterdir() if p.is_dir())
@@ -129,6 +132,69 @@ def test_weights_that_are_floats_already_are_not_scaled_again():
     floats = read(QUANTIZED / "ct_w8.expected.safetensors").weights[name]
     with pytest.raises(UnsupportedError, match="quantised weights of dtype bfloat16"):
         dequantize(replace(source, weights={**source.weights, name: floats}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "settings"),
+    [
+        ("fp8_blocks", "weight_scale_inv", {"weight_block_size": [16, 32]}),
+        ("ct_float8_blocks", "weight_scale", {"config_groups": {"group_0": {"weights": {
+            "num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32]}}}}),
+    ],
+)  # fmt: skip
+def test_the_last_block_of_an_axis_may_be_shorter(kind, role, settings, tmp_path):
+    """DeepSeek's 576 rows are four blocks of 128 and a half; equal blocks would be others."""
+    source = read(copied(kind, tmp_path / "in", **settings))
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((40, 72)).astype(ml_dtypes.float8_e4m3fn)
+    scale = rng.random((3, 3)).astype(np.float32)
+    name = "layers.0.fc.weight"
+    parts = {name: values, name.replace("weight", role): scale}
+    tensors = {
+        n: Tensor.inline(DTYPES[v.dtype.name], v.shape, v.tobytes()) for n, v in parts.items()
+    }
+    found = dequantize(replace(source, weights=source.weights | tensors)).weights[name].numpy()
+    whole = np.repeat(np.repeat(scale, 16, 0), 32, 1)[:40, :72]
+    expected = (values.astype(np.float32) * whole).astype(found.dtype)
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+    short = {name: Tensor.inline(DTYPES["float8_e4m3fn"], (50, 72), bytes(50 * 72))}
+    with pytest.raises(CorruptError, match="do not fit"):
+        read_floats(replace(source, weights=source.weights | tensors | short))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_dtypes_and_shapes_are_damage_and_nothing_else(kind):
+    """The elements stay, in another dtype or shape, or become any; what comes is errors of ours."""
+    source, rng = read(QUANTIZED / kind), random.Random(kind)
+    names = [n for n in source.weights if not n.endswith(("bias", "norm.weight"))]
+    refused = 0
+    for _ in range(40):
+        name = rng.choice(names)
+        tensor = source.weights[name]
+        dtype, shape, data = tensor.dtype, [*tensor.shape], tensor.tobytes()
+        match rng.choice(("dtype", "size", "rank", "bytes")):
+            case "dtype":
+                dtype = DTYPES[rng.choice(("int8", "int32", "float32", "uint8", "bool"))]
+            case "size" if shape:
+                shape[rng.randrange(len(shape))] += rng.choice((1, 5, 64))
+            case "rank":
+                shape = rng.choice(([1, *shape], [tensor.size], []))
+            case _:
+                data = rng.randbytes(len(data))
+        size = dtype.nbytes(prod(shape))
+        other = Tensor.inline(dtype, shape, (data * (size // len(data) + 1))[:size])
+        try:
+            read_floats(replace(source, weights={**source.weights, name: other}))
+        except ConvertError:
+            refused += 1
+    assert refused
+
+
+def test_a_description_that_is_no_json_is_damage():
+    source = read(QUANTIZED / "torchao_int8")
+    user = {**source.metadata.user, "0.weight": "{broken"}
+    with pytest.raises(CorruptError):
+        dequantize(replace(source, metadata=replace(source.metadata, user=user)))
 
 
 def test_the_order_of_inputs_is_needed_where_the_settings_say_so():
