@@ -17,7 +17,7 @@ from typing import NamedTuple
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.storage import Span
-from formats.core.weights import Computed, Strided, Tensor, row_major
+from formats.core.weights import Computed, DType, Strided, Tensor, row_major
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.torch.bundle import finish
 from formats.torch.concatenation import Chunk, join_chunks
@@ -121,7 +121,10 @@ def _of_ranks(names: Iterable[str]) -> list[str]:
             raise UnsupportedError(
                 "DeepSpeed's checkpoints with tensor or pipeline parallelism or experts", where=name
             )
-        ranks[int(match[1]) if match else -1] = name
+        rank = int(match[1]) if match else -1
+        if rank in ranks:
+            raise CorruptError(f"{ranks[rank]} is of the same rank", where=name)
+        ranks[rank] = name
     return [ranks[rank] for rank in sorted(ranks)]
 
 
@@ -199,7 +202,11 @@ class _Reader:
                 self._add(key_text(name), found[0], tensors[0])
                 continue
             pieces = [Piece(t, 0, t.size) for t in tensors]
-            self._add(key_text(name), found[0], join(pieces, shape, key_text(name)))
+            self._add(
+                key_text(name),
+                found[0],
+                join(pieces, shape, key_text(name), dtype=tensors[0].dtype),
+            )
 
     def _vectors(self, state: object, key: str) -> list[tuple[TensorValue, Tensor]]:
         """Return the vectors of one rank."""
@@ -234,12 +241,15 @@ class _Reader:
             raise CorruptError(f"{len(ranks[0])} groups of weights, {len(shapes)} of shapes")
         for number, group in enumerate(shapes):
             vectors = [vectors[number] for vectors in ranks]
-            own = paddings[number] if isinstance(paddings, list) else None
-            skipped = row(own) or (0,) * len(group)
+            listed = paddings if isinstance(paddings, list) and len(paddings) == len(shapes) else []
+            skipped = (row(listed[number]) if listed else None) or (0,) * len(group)
+            if len(skipped) != len(group):
+                raise CorruptError(f"{len(skipped)} paddings of {len(group)} parameters")
             start = 0
             for (name, shape), padding in zip(group, skipped, strict=True):
                 pieces = cut([t for _, t in vectors], start, prod(shape))
-                self._add(name, vectors[0][0], join(pieces, shape, name))
+                value, first = vectors[0]
+                self._add(name, value, join(pieces, shape, name, dtype=first.dtype))
                 start += prod(shape) + padding
 
     def _add_by_runs(
@@ -253,7 +263,8 @@ class _Reader:
             pieces = [
                 piece for vectors in ranks for piece in cut([t for _, t in vectors], start, length)
             ]
-            self._add(name, ranks[0][0][0], join(pieces, shape, name))
+            value, first = ranks[0][0]
+            self._add(name, value, join(pieces, shape, name, dtype=first.dtype))
             start += length
 
     def _add(self, name: str, like: TensorValue, tensor: Tensor | None) -> None:
@@ -277,14 +288,22 @@ def cut(vectors: Sequence[Tensor], start: int, length: int) -> Iterator[Piece]:
         raise CorruptError(f"weights end at {ends[-1:]}, before {start + length}")
 
 
-def join(pieces: Iterable[Piece], shape: tuple[int, ...], name: str) -> Tensor:
+def join(pieces: Iterable[Piece], shape: tuple[int, ...], name: str, *, dtype: DType) -> Tensor:
     """Return a tensor of the first elements of pieces one after the other.
+
+    Args:
+        pieces: In order; more elements than the tensor has are padding.
+        shape: Of the tensor.
+        name: Of the tensor.
+        dtype: Of the elements.
 
     Raises:
         CorruptError: There are too few.
         UnsupportedError: They can only be read as a whole.
     """
     left = prod(shape)
+    if not left:
+        return Tensor.inline(dtype, shape, b"", origin=name)
     chunks, tensors, at = [], [], 0
     for vector, start, length in pieces:
         taken = min(length, left - at)
@@ -300,8 +319,6 @@ def join(pieces: Iterable[Piece], shape: tuple[int, ...], name: str) -> Tensor:
         at += taken
     if at != left:
         raise CorruptError(f"{at} of {left} elements are there", where=name)
-    if not tensors:
-        raise CorruptError("a parameter without elements", where=name)
     if len(tensors) == 1:
         first, data = tensors[0], tensors[0].data
         assert isinstance(data, Strided)

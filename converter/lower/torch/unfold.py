@@ -97,11 +97,11 @@ def as_strided(
     whole = dims.product(x.shape)
     if same and not storage_offset and apart == whole:
         return op.reshape(x, size)
-    places = strided_places(size, stride, storage_offset)
+    places = strided_indices(size, stride, storage_offset)
     return op.gather(op.reshape(x, (whole,)), op.constant(places, "int64"), 0)
 
 
-def strided_places(size: Ints, stride: Ints, storage_offset: int | None) -> np.ndarray[Any, Any]:
+def strided_indices(size: Ints, stride: Ints, storage_offset: int | None) -> np.ndarray[Any, Any]:
     """Return where the elements of a strided view are in the storage.
 
     Raises:
@@ -124,7 +124,7 @@ def as_strided_scatter(
 ) -> Value:  # fmt: skip
     """A contiguous tensor, with the elements of a strided view of it replaced."""
     x = op.named(self)
-    places = strided_places(size, stride, storage_offset)
+    places = strided_indices(size, stride, storage_offset)
     whole = op.reshape(x, (dims.product(x.shape),))
     at, source = op.constant(places.reshape(-1), "int64"), op.reshape(src, (places.size,))
     return op.reshape(scatter_elements(op, whole, 0, at, source), x.shape)

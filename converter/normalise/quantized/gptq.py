@@ -46,12 +46,17 @@ def dequantize(layer: Layer) -> Tensor:
         stored = layer.read("qweight")
         zeros = unpack(layer.read("qzeros"), bits, outputs).T.astype(np.float32) + FORMATS[form]
         factors = layer.read("scales").T.astype(np.float32)
-        places = np.arange(inputs) * groups // inputs if order is None else order.numpy()
-        layer.check(fits=bool(((places >= 0) & (places < groups)).all()), why="g_idx is too large")
-        is_sorted = not inputs % groups and (places == np.arange(inputs) * groups // inputs).all()
+        group_indices = np.arange(inputs) * groups // inputs if order is None else order.numpy()
+        layer.check(
+            fits=bool(((group_indices >= 0) & (group_indices < groups)).all()),
+            why="g_idx is too large",
+        )
+        is_sorted = (
+            not inputs % groups and (group_indices == np.arange(inputs) * groups // inputs).all()
+        )
         for band in bands((outputs, inputs)):
             values = unpack(stored[:, band].T, bits, inputs)
             own = (zeros[band], factors[band])
-            yield in_blocks(values, *(own if is_sorted else (v[:, places] for v in own)))
+            yield in_blocks(values, *(own if is_sorted else (v[:, group_indices] for v in own)))
 
     return layer.floats(scales.dtype, (outputs, inputs), compute)

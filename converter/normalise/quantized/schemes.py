@@ -144,14 +144,16 @@ def _of_metadata(bundle: Bundle, model: Settings) -> list[Layer]:
     """Return the layers that the metadata of safetensors files describes (torchao)."""
     made = []
     for name, text in bundle.metadata.user.items():
-        told = _parse(text, name) if isinstance(text, str) and text.startswith("{") else None
-        roles = told.get("_tensor_data_names") if isinstance(told, dict) else None
-        if not isinstance(told, dict) or not isinstance(roles, list):
+        description = _parse(text, name) if isinstance(text, str) and text.startswith("{") else None
+        roles = None
+        if isinstance(description, dict):
+            roles = description.get("_tensor_data_names")
+        if not isinstance(description, dict) or not isinstance(roles, list):
             continue
         module, _, last = name.rpartition(".")
         names = {str(role): f"{module}._{last}_{role}" for role in roles}
         parts = {role: bundle.weights[n] for role, n in names.items() if n in bundle.weights}
-        made.append(Layer(name, parts, told, model))
+        made.append(Layer(name, parts, description, model))
     return made
 
 

@@ -98,6 +98,14 @@ def test_without_zero_the_module_has_the_weights(tmp_path):
     assert {"table.weight", "frozen.bias", "seen"} <= set(found.weights)
 
 
+def test_two_files_of_one_rank_are_damage(tmp_path):
+    folder = copied(tmp_path)
+    one = next(folder.glob("*/zero_pp_rank_1_*"))
+    shutil.copy(one, one.with_name(f"bf16_{one.name}"))
+    with pytest.raises(CorruptError, match="is of the same rank"):
+        read(folder)
+
+
 def test_a_folder_that_names_no_step_is_none(tmp_path):
     for number, text in enumerate((b"gone", b"..", b"\xff\xfe", b"/tmp", b"a/../../b")):
         folder = tmp_path / str(number)
@@ -129,9 +137,13 @@ def test_runs_across_vectors():
     vectors = [vector(0, 1, 2), vector(3), vector(4, 5, 6, 7)]
     for start in range(8):
         for length in range(1, 9 - start):
-            found = join(cut(vectors, start, length), (length,), "x").numpy()
+            found = join(
+                cut(vectors, start, length), (length,), "x", dtype=DTYPES["float32"]
+            ).numpy()
             np.testing.assert_array_equal(found, np.arange(start, start + length))
     with pytest.raises(CorruptError, match="weights end at"):
         list(cut(vectors, 6, 3))
     with pytest.raises(CorruptError, match="4 of 5 elements"):
-        join([Piece(vectors[2], 0, 4)], (5,), "x")
+        join([Piece(vectors[2], 0, 4)], (5,), "x", dtype=DTYPES["float32"])
+    empty = join([], (0, 3), "x", dtype=DTYPES["float32"])
+    assert (empty.shape, empty.tobytes()) == ((0, 3), b"")

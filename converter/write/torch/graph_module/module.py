@@ -19,7 +19,7 @@ from converter.write.torch.graph_module.operators import (
     torch,
 )
 from converter.write.torch.graph_module.repetition import (
-    MAX_TURNS,
+    MAX_UNROLLED,
     choose,
     own_copy,
     repeat_while,
@@ -30,7 +30,7 @@ onnx: Any = importlib.import_module("onnx")
 for _part in ("helper", "inliner", "numpy_helper"):
     importlib.import_module(f"onnx.{_part}")
 TRUE = np.ones((), dtype=bool)
-LONGEST = (1 << 63) - 1  # number of turns of a loop
+LONGEST = (1 << 63) - 1  # number of iterations of a loop
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")  # domains
 CONTROL = ("If", "Loop", "Scan")
 Values = dict[str, Any]
@@ -313,21 +313,23 @@ def repeat(operands: Sequence[Any], attributes: Mapping[str, Any], values: Value
     """Run a graph as often as a number says, while a condition holds."""
     body = attributes["body"]
     count, condition, *state = operands
-    turns = _read_turns(count)
+    iterations = _read_count(count)
     collected = len(body.output) - 1 - len(state)
-    if (isinstance(turns, int) and 0 <= turns <= MAX_TURNS) or (turns is None and not collected):
-        found = _repeat_known(body, turns, condition, state, values)
+    if (isinstance(iterations, int) and 0 <= iterations <= MAX_UNROLLED) or (
+        iterations is None and not collected
+    ):
+        found = _repeat_known(body, iterations, condition, state, values)
         if found is not None:
             return found
     if not collected:
         return _repeat_while(body, count, condition, state, values)
-    if turns is None or turns == -1:
+    if iterations is None or iterations == -1:
         raise NotSupportedError("a loop that collects values as often as values say")
-    return _repeat_counted(body, turns, condition, state, values)
+    return _repeat_counted(body, iterations, condition, state, values)
 
 
-def _read_turns(count: Any) -> Any:
-    """Return the number of turns; None: without limit; -1: it is computed."""
+def _read_count(count: Any) -> Any:
+    """Return the number of iterations; None: without limit; -1: it is computed."""
     if count is None or is_known_value(count):
         return None if count is None else integers(count)[0]
     return -1
@@ -339,34 +341,34 @@ def is_known_value(value: Any) -> bool:
 
 
 def _repeat_known(
-    body: Any, turns: int | None, condition: Any, state: list[Any], values: Values
+    body: Any, iterations: int | None, condition: Any, state: list[Any], values: Values
 ) -> list[Any] | None:
-    """Write the turns one after the other; None: what decides about the end is not known."""
+    """Unroll the loop; None: what decides about the end is not known."""
     names = [v.name for v in body.input]
     stacked: list[list[Any]] = [[] for _ in body.output[1 + len(state) :]]
     going = TRUE if condition is None else condition
-    for turn in range(MAX_TURNS if turns is None else turns):
+    for iteration in range(MAX_UNROLLED if iterations is None else iterations):
         if not is_known_value(going):
             return None
         if not going.item():
             break
-        given = [np.array(turn), TRUE, *state]
+        given = [np.array(iteration), TRUE, *state]
         going, *found = _run_inside(body, dict(zip(names, given, strict=True)), values)
         state = found[: len(state)]
         for rows, row in zip(stacked, found[len(state) :], strict=True):
             rows.append(to_tensor(row))
     else:
-        if turns is None and (not is_known_value(going) or going.item()):
+        if iterations is None and (not is_known_value(going) or going.item()):
             return None
     if stacked and not stacked[0]:
-        raise NotSupportedError("a loop without turns")
+        raise NotSupportedError("a loop without iterations")
     return [*state, *map(torch.stack, stacked)]
 
 
 def _repeat_counted(
-    body: Any, turns: Any, condition: Any, state: list[Any], values: Values
+    body: Any, iterations: Any, condition: Any, state: list[Any], values: Values
 ) -> list[Any]:
-    """Have torch repeat the turns, whose number a size says."""
+    """Have torch repeat the iterations, whose number a size says."""
     names = [v.name for v in body.input]
     if condition is not None and not (is_known_value(condition) and condition.item()):
         raise NotSupportedError("a loop that collects values and has a condition")
@@ -381,27 +383,27 @@ def _repeat_counted(
         return tensors[: len(current)], tensors[len(current) :]
 
     start = tuple(map(to_tensor, state))
-    final, rows = scan(step, start, (torch.arange(turns),), captured.given)
+    final, rows = scan(step, start, (torch.arange(iterations),), captured.given)
     return [*final, *rows]
 
 
 def _repeat_while(
     body: Any, count: Any, condition: Any, state: list[Any], values: Values
 ) -> list[Any]:
-    """Have torch repeat the turns as long as values say."""
+    """Have torch repeat the iterations as long as values say."""
     names = [v.name for v in body.input]
     captured = Captured([body], values)
     limit = torch.tensor(LONGEST) if count is None else to_tensor(count).reshape(())
 
-    def is_going(turn: Any, going: Any, limit: Any, *_: Any) -> Any:
-        return going & (turn < limit)
+    def is_going(iteration: Any, going: Any, limit: Any, *_: Any) -> Any:
+        return going & (iteration < limit)
 
-    def advance(turn: Any, going: Any, limit: Any, *given: Any) -> tuple[Any, ...]:
+    def advance(iteration: Any, going: Any, limit: Any, *given: Any) -> tuple[Any, ...]:
         current, around = given[: len(state)], given[len(state) :]
-        own = dict(zip(names, [turn, going, *current], strict=True))
+        own = dict(zip(names, [iteration, going, *current], strict=True))
         found = _run_inside(body, own, captured.restore(around))
         following, *after = (own_copy(to_tensor(v)) for v in found)
-        return turn + 1, following.reshape(()), own_copy(limit), *after
+        return iteration + 1, following.reshape(()), own_copy(limit), *after
 
     start = to_tensor(TRUE) if condition is None else to_tensor(condition).reshape(())
     first = (torch.tensor(0), start, limit, *map(to_tensor, state))

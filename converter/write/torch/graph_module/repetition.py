@@ -1,6 +1,6 @@
-"""Branches and repetition; few turns are written one after the other.
+"""Branches and loops: short loops are unrolled, others are operators of torch's.
 
-Those take functions whose states keep their shapes and dtypes, see
+Those operators take functions whose states keep their shapes and dtypes, see
 https://docs.pytorch.org/docs/stable/higher_order_ops/index.html
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from converter.write.torch.graph_module.operators import Tensor, torch
 
-MAX_TURNS = 64  # that are written one after the other
+MAX_UNROLLED = 64  # iterations
 Tensors = tuple[Tensor, ...]
 Step = Callable[[Tensors, Tensors, Tensors], tuple[Tensors, Tensors]]
 
@@ -50,13 +50,13 @@ def scan(
 
 
 def own_copy(tensor: Tensor) -> Tensor:
-    """Return a copy whose elements stand in order, as all branches and turns must return it."""
+    """Return a contiguous copy, as all branches and iterations must return it."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def is_repeated(count: Any) -> bool:
-    """Return whether turns are repeated by torch's own operator, in a program."""
-    is_many = not isinstance(count, int) or count > MAX_TURNS
+    """Return whether iterations are repeated by torch's own operator, in a program."""
+    is_many = not isinstance(count, int) or count > MAX_UNROLLED
     return is_many and torch.compiler.is_exporting()
 
 
