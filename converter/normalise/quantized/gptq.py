@@ -46,14 +46,11 @@ def dequantize(layer: Layer) -> Tensor:
         stored = layer.read("qweight")
         zeros = unpack(layer.read("qzeros"), bits, outputs).T.astype(np.float32) + FORMATS[form]
         factors = layer.read("scales").T.astype(np.float32)
-        group_indices = np.arange(inputs) * groups // inputs if order is None else order.numpy()
-        layer.check(
-            fits=bool(((group_indices >= 0) & (group_indices < groups)).all()),
-            why="g_idx is too large",
-        )
-        is_sorted = (
-            not inputs % groups and (group_indices == np.arange(inputs) * groups // inputs).all()
-        )
+        in_order = np.arange(inputs) * groups // inputs
+        group_indices = in_order if order is None else order.numpy()
+        is_inside = group_indices.min() >= 0 and group_indices.max() < groups
+        layer.check(fits=bool(is_inside), why="g_idx names a group that is not there")
+        is_sorted = not inputs % groups and (group_indices == in_order).all()
         for band in bands((outputs, inputs)):
             values = unpack(stored[:, band].T, bits, inputs)
             own = (zeros[band], factors[band])
