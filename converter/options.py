@@ -100,6 +100,7 @@ class Options:
         max_shard_size: Largest safetensors file, in bytes or as "500MB", "5GB", "2GiB".
         opset: ONNX opset; None for 18, or the lowest higher one with the operators of the model.
         signatures: Names of TensorFlow signatures to convert; all, if empty.
+        triton: Settings of a Triton entry, by name (see `converter.write.triton.settings`).
         trust: Modules of the user whose code may run, in child processes, if the source has
             custom layers or modules.
         strict_safety: Refuse a source that refers to code or to files outside itself.
@@ -130,6 +131,7 @@ class Options:
     max_shard_size: int | str = "50GB"
     opset: int | None = None
     signatures: tuple[str, ...] = ()
+    triton: Mapping[str, str] = field(default_factory=dict)
     trust: tuple[Trusted, ...] = ()
     strict_safety: bool = False
     overwrite: bool = False

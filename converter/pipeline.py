@@ -106,7 +106,7 @@ def steps(
     match, bundle = yield from read_steps(artifact, options)
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
-    only_one = target.is_one_file(output if is_named else None)
+    only_one = target.is_one_file(output if is_named else None, options)
     with ExitStack() as kept:
         model = artifact
         if is_changed(options) and target.graph_of(match.format.id) != "none":

@@ -83,7 +83,7 @@ FORMATS = (
     Format("graphdef",        "tensorflow.graphdef", (".pb", ".pbtxt"),
            "frozen GraphDefs and meta graphs, binary or text"),
     Format("onnx",            "onnx.files",        (".onnx",),
-           "inline and external data; protobuf text"),
+           "inline and external data; protobuf text; models of Triton repositories"),
 )
 # fmt: on
 

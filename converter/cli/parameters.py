@@ -97,6 +97,21 @@ def parse_inputs(given: list[str] | None) -> "tuple[TensorSpec, ...]":
     return options.parse_inputs(given or ())
 
 
+def parse_settings(given: list[str] | None) -> dict[str, str]:
+    """Parse settings of the form KEY=VALUE, each key once.
+
+    Raises:
+        UsageError: One has no value, or a key occurs twice.
+    """
+    found: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not key or not equals or key in found:
+            raise UsageError(text, expected="KEY=VALUE, each key once")
+        found[key] = value
+    return found
+
+
 def parse_trust(given: list[str] | None) -> "tuple[Trusted, ...]":
     """Parse the trusted modules (see `converter.child.trust.parse_trust`)."""
     from converter.child import trust
@@ -175,6 +190,8 @@ ROWS: tuple[Row, ...] = (
         help="TensorFlow signature to convert. Repeatable. Default: all."),
     Row("signatures", "--signature", NAME, metavar="NAME", parse=as_tuple, commands=("verify",),
         help="TensorFlow signature that CONVERTED was made from."),
+    Row("triton", "--triton-option", NAMES, metavar="KEY=VALUE", parse=parse_settings, commands=BOTH,
+        help="Setting of a Triton entry: max_batch_size, instances, queue_delay_us, preferred_batch_sizes, version, accelerator (tensorrt, tensorrt-fp16, openvino), layout (model, repository), kserve (URI of the repository). Repeatable."),
     Row("trust", "--trust", NAMES, metavar="MODULE[=PATH]", parse=parse_trust, in_files=False, commands=ALL,
         help="Python module whose code may run, in a child process, for custom layers and modules. Repeatable."),
     Row("strict_safety", "--strict-safety", FLAG, default=False, commands=BOTH,

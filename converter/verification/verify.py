@@ -30,8 +30,9 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.errors import UnsupportedError, UsageError
+from formats.onnx import triton
 
-GRAPH, MANIFEST, TRITON = "model.onnx", "manifest.json", "config.pbtxt"
+GRAPH, MANIFEST = "model.onnx", "manifest.json"
 KEEPS_NAMES = ("portable", "safetensors")  # formats that hold the source's tensors as they are
 OF_TORCH = ("torchscript", "torch-export")
 LIKE_THE_SOURCE = ("torch", *OF_TORCH)  # formats that do so if the source has the same format
@@ -100,8 +101,8 @@ def exit_code(found: Verification, require: str | None) -> int:
 
 def _graph_files(converted: Path) -> list[Path]:
     """Return the ONNX files of an artifact, the default one first."""
-    if (converted / TRITON).is_file():
-        return sorted(converted.glob(f"*/{GRAPH}"))
+    if served := triton.find_model(Artifact(converted)):
+        return [converted / served]
     if converted.is_dir():
         found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
         return found if (converted / GRAPH).is_file() else []

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 DEFAULT = "portable"
 # What only some targets take, each with the default that says nothing.
-SPECIFIC = {
+SPECIFIC: dict[str, object] = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
     "exporter": "auto", "include": (), "strip_prefix": "auto", "task": None, "merge_adapter": None,
-    "dequantize": False,
+    "dequantize": False, "triton": {},
 }  # fmt: skip
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
@@ -73,8 +73,16 @@ class Target(NamedTuple):
         own, _, other = self.graph.partition(" or ")
         return other if other and format != self.format else own
 
-    def is_one_file(self, out: Path | None) -> bool:
-        """Return whether an output of this name is one file with one graph."""
+    def is_one_file(self, out: Path | None, options: "Options") -> bool:
+        """Return whether an output of this name is one file with one graph.
+
+        Raises:
+            UsageError: Settings of a Triton entry are malformed.
+        """
+        if "triton" in self.takes:
+            from converter.write.triton.settings import is_repository
+
+            return not is_repository(options)
         return self.one_file == "*" or (
             bool(self.one_file) and out is not None and out.suffix == self.one_file
         )
@@ -146,9 +154,9 @@ TARGETS = (
            "torch-export", "own or required", (*PROGRAM, "task", "exporter", "device"),
            needs_device=True, keeps_source=True, one_file="*", parse_device="parse_torch_device"),
     Target("triton",      "triton.entry",     ".triton",
-           "an entry of a Triton model repository",
+           "a model of a Triton repository, or a repository with one for each signature",
            "onnx", "required",
-           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision"),
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision", "triton"),
            needs_device=True, one_file="*"),
 )
 # fmt: on
@@ -204,6 +212,10 @@ def check_options(options: "Options") -> Target:
                 hint="The command `verify` with device= compares what was written",
             )
         raise UsageError(option, expected="device=DEV")
+    if options.triton:
+        from converter.write.triton.settings import parse_settings
+
+        parse_settings(options.triton)
     if target.needs_device and options.device is None:
         raise UsageError(f"to={target.id!r}", expected="device= with cpu, cuda, cuda:1, …")
     target.check_device(options.device)

@@ -40,15 +40,18 @@ class OnnxFiles(Plan):
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file, or the folder of several."""
         del verify  # a graph has no weights of its own to compare
-        path = yield from self.write_graphs(payload, payload.with_name("aside"), sync=sync)
+        path = yield from self.write_graphs(
+            self.graphs, payload, payload.with_name("aside"), sync=sync
+        )
         return path, None
 
     def write_graphs(
-        self, home: Path, aside: Path, *, sync: bool
+        self, graphs: Sequence[Graph], home: Path, aside: Path, *, sync: bool
     ) -> Generator[Step | Progress, None, Path]:
-        """Write all graphs into a folder.
+        """Write graphs into a folder.
 
         Args:
+            graphs: The default one first.
             home: The folder.
             aside: Another, which is made for files that the output is only compared with.
             sync: Wait until the bytes are on the disk.
@@ -57,7 +60,7 @@ class OnnxFiles(Plan):
             The file, where there is one alone; else the folder.
         """
         path = home
-        for graph, name in zip(self.graphs, graph_files.file_names(self.graphs), strict=True):
+        for graph, name in zip(graphs, graph_files.file_names(graphs), strict=True):
             begin = perf_counter()
             full = passes.run(graph, self.bundle.weights)
             if self.options.precision is None:
@@ -68,7 +71,7 @@ class OnnxFiles(Plan):
             self._files.append(file)
             size = sum(p.stat().st_size for p in home.glob(f"{name}*"))
             yield Step("written", readable_size(size), perf_counter() - begin)
-        return path if len(self.graphs) == 1 else home
+        return path if len(graphs) == 1 else home
 
     def _reduce(
         self, graph: Graph, full: Graph, path: Path, aside: Path

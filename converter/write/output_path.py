@@ -1,26 +1,19 @@
 """Where an output goes: its default name, and never into its own source."""
 
 import os
-from functools import cache
 from pathlib import Path
 
 from converter.write.catalog import Target
 from converter.write.plan import Plan
-from formats import catalog
+from converter.write.source_stem import source_stem
 from formats.errors import UsageError
-
-
-@cache
-def _suffixes() -> frozenset[str]:
-    return frozenset(s for row in catalog.FORMATS for s in row.suffixes) | {".weights"}
 
 
 def default_output(source: Path, target: Target, device: str | None = None) -> Path:
     """Return the path of an output that is not named: the source's stem in the current folder."""
-    stem = source.name or source.resolve().name
-    while (dot := stem.rfind(".")) > 0 and stem[dot:].lower() in _suffixes():
-        stem = stem[:dot]
-    return Path(stem + target.suffix.format(device=(device or "cpu").replace(":", "-")))
+    return Path(
+        source_stem(source) + target.suffix.format(device=(device or "cpu").replace(":", "-"))
+    )
 
 
 def check_apart(source: Path, output: Path) -> None:

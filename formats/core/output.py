@@ -194,6 +194,18 @@ class Output:
             raise StorageError.writing(self.path, e) from e
 
 
+def write_file(path: Path, data: bytes, *, sync: bool) -> None:
+    """Write a small file whole; with ``sync``, wait until it is on the disk.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    with Output(path) as out:
+        out.write(data)
+        if sync:
+            out.sync()
+
+
 def merge_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the pieces with neighbouring runs of one file made one."""
     last: Span | None = None

@@ -40,6 +40,7 @@ from formats.errors import (
     UnsupportedError,
 )
 from formats.onnx import tensors as onnx_tensors
+from formats.onnx import triton
 from formats.onnx.schemas import SCHEMA
 
 _SNIFFED = 1 << 16  # bytes
@@ -66,6 +67,7 @@ class _Model:
     """What a walk over all graphs of a model found."""
 
     artifact: Artifact
+    folder: str  # of the model in the artifact, with a slash at its end
     collector: Collector
     ops: Counter[str] = field(default_factory=Counter)
     findings: list[SafetyFinding] = field(default_factory=list)
@@ -118,7 +120,8 @@ def read(artifact: Artifact) -> Bundle:
     if not model.has("graph"):
         raise CorruptError("the model has no graph", where=span.name)
     _check_counts(model, artifact.limits.max_objects, span.name)
-    walk = _Model(artifact, Collector(artifact.limits))
+    folder, slash, _ = _model_name(artifact).rpartition("/")
+    walk = _Model(artifact, folder + slash, Collector(artifact.limits))
     _walk(walk, [("", model.graph)], None)
     steps = [g for t in model.training_info for g in (t.initialization, t.algorithm)]
     _walk(walk, [("training", g) for g in steps], "training")
@@ -128,7 +131,7 @@ def read(artifact: Artifact) -> Bundle:
         format="onnx",
         variant="external data" if walk.files else "inline",
         framework="onnx",
-        recorded=_recorded(model),
+        recorded={**_recorded(model), **triton.describe_configuration(artifact)},
         distribution=_configurations(model),
         user=_user(model),
         findings=tuple(walk.findings),
@@ -141,7 +144,7 @@ def read(artifact: Artifact) -> Bundle:
     }
     if walk.files:
         summary["external_files"] = [*sorted(walk.files)]
-    others = {name: Span.whole(artifact.member(name)) for name in sorted(walk.files)}
+    others = {n: Span.whole(artifact.member(walk.folder + n)) for n in sorted(walk.files)}
     return Bundle(
         metadata=collected.complete(metadata),
         weights=collected.weights,
@@ -153,8 +156,9 @@ def read(artifact: Artifact) -> Bundle:
 
 
 def _only_model(artifact: Artifact) -> str | None:
+    """Return the path of the one model in a folder, which may be a model of a Triton repository."""
     names = [n for n in artifact.names if n.lower().endswith(".onnx")]
-    return names[0] if len(names) == 1 else None
+    return names[0] if len(names) == 1 else triton.find_model(artifact)
 
 
 def _model_name(artifact: Artifact) -> str:
@@ -335,7 +339,7 @@ def _add_sparse(walk: _Model, path: str, name: str, proto: Message, group: Group
 def _tensor(walk: _Model, proto: Message, origin: str) -> Tensor | Strings:
     def member(name: str) -> File:
         walk.files.add(name)
-        return walk.artifact.member(name)
+        return walk.artifact.member(walk.folder + name)
 
     return onnx_tensors.from_proto(proto, origin, member)
 

@@ -23,7 +23,7 @@ from converter.write.savedmodel.check import check_placement, compare_folder
 from formats.artifact import Artifact
 from formats.containers.protobuf.rewriting import Pieces
 from formats.core.bundle import JSON, Bundle, LeftOut
-from formats.core.output import Output
+from formats.core.output import Output, write_file
 from formats.core.storage import Blocks, Span
 from formats.errors import SafetyError, StorageError, UnsupportedError
 from formats.limits import Limits
@@ -110,10 +110,7 @@ class SavedModelFolder(Plan):
             verification["reached"],
             {},
         )
-        with Output(written / conversion_record.FILE) as out:
-            out.write(content)
-            if sync:
-                out.sync()
+        write_file(written / conversion_record.FILE, content, sync=sync)
 
 
 def plan(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import onnx_run
 import pytest
+import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from repository import FIXTURES
 
@@ -11,8 +12,11 @@ import converter
 from converter.lower.graph import Graph, Spec
 from converter.options import Options
 from converter.write import graph_files
+from converter.write.triton.batching import decide_batching
 from converter.write.triton.configuration import configure
-from formats.errors import UnsupportedError, UsageError
+from converter.write.triton.kserve import describe_service
+from converter.write.triton.settings import Settings, parse_settings
+from formats.errors import UnknownFormatError, UnsupportedError, UsageError
 
 # What we write of it, with the numbers and types of
 # https://github.com/triton-inference-server/common/blob/main/protobuf/model_config.proto
@@ -31,12 +35,19 @@ MESSAGES = {
                    "reshape 5 ModelTensorReshape"],
     "ModelOutput": ["name 1 string", "data_type 2 DataType", "dims 3 int64*",
                     "reshape 5 ModelTensorReshape"],
+    "Parameter": ["key 1 string", "value 2 string"],
+    "Accelerator": ["name 1 string", "parameters 2 Parameter*"],
+    "ExecutionAccelerators": ["gpu_execution_accelerator 1 Accelerator*",
+                              "cpu_execution_accelerator 2 Accelerator*"],
+    "ModelOptimizationPolicy": ["execution_accelerators 5 ExecutionAccelerators"],
     "ModelInstanceGroup": ["name 1 string", "kind 4 Kind", "count 2 int32", "gpus 3 int32*"],
-    "ModelDynamicBatching": ["preferred_batch_size 1 int32*"],
+    "ModelDynamicBatching": ["preferred_batch_size 1 int32*",
+                             "max_queue_delay_microseconds 2 uint64"],
     "ModelConfig": ["name 1 string", "platform 2 string", "backend 17 string",
                     "max_batch_size 4 int32", "input 5 ModelInput*", "output 6 ModelOutput*",
                     "instance_group 7 ModelInstanceGroup*", "default_model_filename 8 string",
-                    "dynamic_batching 11 ModelDynamicBatching"],
+                    "dynamic_batching 11 ModelDynamicBatching",
+                    "optimization 12 ModelOptimizationPolicy"],
 }
 # fmt: on
 
@@ -79,6 +90,10 @@ def graph_of(inputs: dict[str, Spec], outputs: dict[str, Spec]) -> Graph:
     return Graph("made", 18, [], [*inputs], [*outputs], {**inputs, **outputs})
 
 
+def configured(graph: Graph, device: str = "cpu", **settings: str):
+    return parsed(configure(graph, device, parse_settings(settings)).text())
+
+
 def test_an_entry_is_what_triton_reads(tmp_path: Path) -> None:
     out = tmp_path / "pictures"
     options = Options(device="gpu:1")
@@ -110,7 +125,7 @@ def test_without_one_axis_for_all_there_is_no_batching() -> None:
         ({"x": Spec("float32", (2, 3))}, {"y": Spec("float32", (2, 3))}),
         ({"x": Spec("float32", ("n", 3))}, {"y": Spec("float32", (None, 3))}),
     ):  # fmt: skip
-        config = parsed(configure(graph_of(inputs, outputs), "cpu").text())
+        config = parsed(configure(graph_of(inputs, outputs), "cpu", Settings()).text())
         assert config.max_batch_size == 0
         assert not config.HasField("dynamic_batching")
         assert [*config.input[0].dims] == [
@@ -120,7 +135,7 @@ def test_without_one_axis_for_all_there_is_no_batching() -> None:
 
 def test_numbers_without_axes_are_handed_over_as_one_element() -> None:
     inputs = {"x": Spec("float32", ("n",)), 'a "name"\n': Spec("bool", ("n", "m"))}
-    config = parsed(configure(graph_of(inputs, {"y": Spec("string", ("n",))}), "cuda").text())
+    config = configured(graph_of(inputs, {"y": Spec("string", ("n",))}), "cuda")
     first, second = config.input
     assert ([*first.dims], first.HasField("reshape"), [*first.reshape.shape]) == ([1], True, [])
     assert (second.name, [*second.dims]) == ('a "name"\n', [-1])
@@ -138,7 +153,7 @@ def test_the_numbers_of_types_are_those_of_the_definition() -> None:
 def test_what_triton_cannot_hand_over_is_named() -> None:
     inputs = {"x": Spec("complex64", ("n",)), "z": Spec("float32", (), unranked=True)}
     with pytest.raises(UnsupportedError) as caught:
-        configure(graph_of(inputs, {"y": Spec("float32", ("n",))}), "cpu")
+        configure(graph_of(inputs, {"y": Spec("float32", ("n",))}), "cpu", Settings())
     assert "'x'" in str(caught.value)
     assert "'z'" in str(caught.value)
 
@@ -147,7 +162,7 @@ def test_what_triton_cannot_hand_over_is_named() -> None:
 def test_triton_is_on_cpus_and_gpus(device: str) -> None:
     spec = {"x": Spec("float32", ("n",))}
     with pytest.raises(UsageError, match="device="):
-        configure(graph_of(spec, {"y": Spec("float32", ("n",))}), device)
+        configure(graph_of(spec, {"y": Spec("float32", ("n",))}), device, Settings())
 
 
 def test_weights_beside_a_graph_share_its_folder(
@@ -167,3 +182,148 @@ def test_weights_beside_a_graph_share_its_folder(
 def test_a_device_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="to='triton'"):
         converter.convert(FIXTURES / "verify/image.keras", to="triton", out=tmp_path / "x")
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+BATCHED = graph_of({"x": Spec("float32", ("n", 3))}, {"y": Spec("float32", ("n",))})
+HEADS = FIXTURES / "verify_tensorflow/heads"
+
+
+def test_settings_reach_the_configuration() -> None:
+    config = configured(
+        BATCHED, "gpu:0", max_batch_size="16", instances="2", queue_delay_us="100",
+        preferred_batch_sizes="4, 8", accelerator="tensorrt-fp16",
+    )  # fmt: skip
+    assert config.max_batch_size == 16
+    assert config.instance_group[0].count == 2
+    queue = config.dynamic_batching
+    assert (queue.max_queue_delay_microseconds, [*queue.preferred_batch_size]) == (100, [4, 8])
+    (accelerator,) = config.optimization.execution_accelerators.gpu_execution_accelerator
+    assert accelerator.name == "tensorrt"
+    assert [(p.key, p.value) for p in accelerator.parameters] == [("precision_mode", "FP16")]
+    config = configured(BATCHED, accelerator="openvino")
+    (accelerator,) = config.optimization.execution_accelerators.cpu_execution_accelerator
+    assert accelerator.name == "openvino"
+    assert not configured(BATCHED).HasField("optimization")
+    assert not configured(BATCHED, max_batch_size="0").HasField("dynamic_batching")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_batch": "2"}, "Did you mean 'max_batch_size'"),
+        ({"instances": "0"}, "from 1 on"),
+        ({"max_batch_size": "-1"}, "from 0 on"),
+        ({"preferred_batch_sizes": "4,,8"}, "from 1 on"),
+        ({"max_batch_size": "4", "preferred_batch_sizes": "8"}, "at most max_batch_size=4"),
+        ({"max_batch_size": "0", "queue_delay_us": "1"}, "forms no batches"),
+        ({"accelerator": "tensorrt"}, "device=gpu"),
+        ({"preferred_batch_sizes": "9"}, "above 8"),
+        ({"kserve": "bucket/models"}, "a URI"),
+        ({"kserve": "s3://b/m", "layout": "model"}, "layout=repository"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        configured(BATCHED, **settings)
+
+
+def test_every_reason_against_batches_is_named() -> None:
+    inputs = {
+        "x": Spec("float32", ("n", 3)), "rate": Spec("int64", ()), "m": Spec("float32", ("m",)),
+    }  # fmt: skip
+    graph = graph_of(inputs, {"y": Spec("float32", (2, 3))})
+    assert decide_batching(graph, None).reasons == (
+        "input 'rate' has no axes", "the first axis of output 'y' has the fixed size 2",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="input 'rate' has no axes"):
+        decide_batching(graph, 4)
+    graph = graph_of({"x": inputs["x"], "m": inputs["m"]}, {"y": Spec("float32", (None, 3))})
+    found = decide_batching(graph, None)
+    assert found.max_batch_size == 0
+    assert found.reasons == (
+        "the first axis of input 'm' is 'm', not 'n' as that of input 'x'",
+        "the first axis of output 'y' is of any size, not 'n' as that of input 'x'",
+    )
+    assert decide_batching(graph, 4).max_batch_size == 4  # the user knows that these are one axis
+    with pytest.raises(UsageError, match="no inputs"):
+        decide_batching(graph_of({}, {"y": Spec("float32", ("n",))}), 4)
+    with pytest.raises(UsageError, match="neither"):
+        configured(graph, queue_delay_us="5")
+
+
+def test_every_signature_is_a_model_of_a_repository(tmp_path: Path) -> None:
+    out = tmp_path / "repository"
+    options = Options(
+        device="cpu", verify="weights",
+        triton={"layout": "repository", "version": "3", "kserve": "gs://b/it's"},
+    )  # fmt: skip
+    done = converter.convert(HEADS, to="triton", out=out, options=options)
+    models = sorted(p.name for p in out.iterdir() if p.is_dir())
+    assert models[0] == "heads"
+    assert all(name.startswith("heads_") for name in models[1:])
+    assert len(models) == len([s for s in done.steps if s.name == "batching"]) > 1
+    for name in models:
+        session = onnx_run.session(out / name / "3/model.onnx")
+        config = parsed((out / name / "config.pbtxt").read_text())
+        assert [t.name for t in config.input] == [t.name for t in session.get_inputs()]
+    service = yaml.safe_load((out / "inferenceservice.yaml").read_text())
+    assert service["metadata"]["name"] == "heads"
+    assert service["spec"]["predictor"]["model"]["storageUri"] == "gs://b/it's"
+    default = converter.convert(
+        HEADS, to="triton", out=tmp_path / "m", options=Options(device="cpu", verify="weights")
+    )
+    assert (tmp_path / "m/config.pbtxt").is_file()
+    assert any("signatures=" in left.reason for left in default.bundle.metadata.left_out)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("A b_c.9", "a-b-c-9"), ("9", "model-9"), ("é" * 9, "model")]
+)
+def test_names_of_services_are_those_of_kubernetes(name: str, expected: str) -> None:
+    service = yaml.safe_load(describe_service(name, "pvc://x/y", needs_gpu=True))
+    assert service["metadata"]["name"] == expected
+    limits = service["spec"]["predictor"]["model"]["resources"]["limits"]
+    assert limits == {"nvidia.com/gpu": "1"}
+
+
+def test_an_entry_is_a_source(tmp_path: Path) -> None:
+    out = tmp_path / "pictures"
+    options = Options(device="gpu:1", triton={"version": "12", "instances": "2"})
+    converter.convert(FIXTURES / "verify/image.keras", to="triton", out=out, options=options)
+    (out / "2").mkdir()
+    found = converter.inspect(out)
+    assert found.format == "onnx"
+    recorded = found.recorded
+    assert recorded["triton_versions"] == "2, 12"
+    assert recorded["triton_instance_group"] == "2 on GPU, gpu 1"
+    assert recorded["triton_max_batch_size"] == "8"
+    again = converter.convert(out, to="onnx", out=tmp_path / "again.onnx")
+    assert [s.name for s in again.bundle.signatures] == ["main"]
+    checked = converter.verify(FIXTURES / "verify/image.keras", out)
+    assert checked.weights is not None
+    assert not checked.weights.different
+
+
+@pytest.mark.parametrize("text", ["{", 'backend: "python"', "max_batch_size: x", "backend: 5"])
+def test_other_configurations_are_no_entry(tmp_path: Path, text: str) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/model.onnx").write_bytes(b"x")
+    (tmp_path / "config.pbtxt").write_text(text)
+    with pytest.raises(UnknownFormatError):
+        converter.inspect(tmp_path)
+
+
+def test_weights_beside_a_graph_are_read_from_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_files, "PROTOBUF_LIMIT", 1000)
+    out, source = tmp_path / "pictures", FIXTURES / "verify/image.keras"
+    converter.convert(source, to="triton", out=out, options=Options(device="cpu"))
+    assert (out / "1/model.onnx/model.onnx.data").is_file()
+    again = converter.convert(out, to="portable", out=tmp_path / "again.portable")
+    assert again.verification.weights is not None
+    checked = converter.verify(source, out)
+    assert checked.weights is not None
+    assert not checked.weights.different
