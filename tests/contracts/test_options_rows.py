@@ -52,8 +52,8 @@ def test_every_row_reaches_its_field() -> None:
         "comparison.rtol": ["o:1"], "comparison.inputs": "f", "comparison.seed": 5,
         "comparison.samples": 2, "comparison.allow_tf32": True, "comparison.allow_cpu_nodes": 1,
         "comparison.timeout": 5.0,
-        "max_shard_size": "1GB", "opset": 19, "signatures": ["s"], "triton": ["version=2"], "trust": ["json"],
-        "strict_safety": True, "sync": True, "overwrite": True,
+        "max_shard_size": "1GB", "opset": 19, "signatures": ["s"], "triton": ["version=2"],
+        "trust": ["json"], "strict_safety": True, "sync": True, "overwrite": True,
     }  # fmt: skip
     assert values.keys() == {row.field for row in ROWS}
     for row in ROWS:
