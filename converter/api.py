@@ -1,7 +1,7 @@
 """The Python API: `Options` as keywords; references are accepted wherever paths are."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import wraps
@@ -22,6 +22,7 @@ from formats.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
     from converter.batch.driver import Event as BatchEvent
+    from converter.batch.request import Override
     from converter.doctor.diagnosis import Diagnosis
     from converter.jobs.job import Needs, Outcome
     from converter.pipeline import Conversion, Event
@@ -464,6 +465,7 @@ def convert_many(
     limit: int | None = None,
     retry_failed: bool = False,
     fail_fast: bool = False,
+    overrides: "Sequence[Override]" = (),
     on_event: "Callable[[BatchEvent], object] | None" = None,
 ) -> "Iterator[Outcome]":
     """Convert the artifacts of folders, globs and registries whose outputs are missing or outdated.
@@ -482,6 +484,7 @@ def convert_many(
         limit: Maximum number of artifacts.
         retry_failed: Also retry artifacts that failed before and have not changed.
         fail_fast: Stop at the first failure.
+        overrides: Options of artifacts with some names; of several that match, a later one decides.
         on_event: Called with each event of `converter.batch.driver`: the plan, each artifact, the
             summary.
 
@@ -503,6 +506,7 @@ def convert_many(
         tuple(map(str, several)), str(out), options or Options(), filters or Filters(),
         None if ledger is None else Path(ledger), engine, jobs, needs or Needs(), address,
         limit=limit, retry_failed=retry_failed, fail_fast=fail_fast,
+        overrides=tuple(overrides),
     )  # fmt: skip
     driver.check_request(request)
     return _outcomes(driver.run(request), on_event)

@@ -2,6 +2,7 @@
 
 import zlib
 
+from formats import other_libraries
 from formats.artifact import Artifact
 from formats.errors import UnknownFormatError
 
@@ -15,7 +16,6 @@ MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"BZh",                         "bzip2 data",           "Unpack it first"),
     (b"\x28\xb5\x2f\xfd",            "zstandard data",       "Unpack it first"),
     (b"\x04\x22\x4d\x18",            "lz4 data",             "Unpack it first"),
-    (b"GGUF",                        "a GGUF file",          "GGUF is not read"),
     (b"\x93NUMPY",                   "a NumPy array (.npy)", "A single array is no model"),
     (b"%PDF",                        "a PDF document",       ""),
     (b"\x89PNG",                     "a PNG image",          ""),
@@ -25,7 +25,7 @@ MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"#!",                          "a script",             ""),
     (b"SQLite format 3",             "an SQLite database",   ""),
     (b"PAR1",                        "a Parquet file",       ""),
-    (b"Caffe2",                      "a Caffe2 file",        "Caffe2 is not read"),
+    *other_libraries.MAGIC,
 )
 # fmt: on
 
@@ -51,6 +51,9 @@ def zlib_head(data: bytes) -> bytes:
 def _guess(artifact: Artifact) -> tuple[str, str]:
     if artifact.is_folder:
         names = artifact.names
+        for files, found, hint in other_libraries.FOLDERS:
+            if files <= set(names):
+                return found, hint
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (f"a folder with {shown}" if names else "an empty folder"), ""
     head = artifact.head
@@ -62,6 +65,9 @@ def _guess(artifact: Artifact) -> tuple[str, str]:
     if head[:1] == b"x" and zlib_head(head).startswith(b"\x80"):
         return "a compressed pickle, as joblib writes", "Load it with joblib and save its arrays"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for start, found, hint in other_libraries.XML:
+        if start in text[:512] and text.startswith((b"<?xml", start)):
+            return found, hint
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         what = "an XML document" if text.startswith(b"<?xml") else "an HTML page"
         return what, "A download that failed often leaves an error page under the model's name"
@@ -71,8 +77,8 @@ def _guess(artifact: Artifact) -> tuple[str, str]:
         members = list(artifact.zip.members)
         shown = ", ".join(members[:5]) + (", …" if len(members) > 5 else "")
         return f"a zip archive with {shown or 'no members'}", ""
-    if head[4:8] == b"TFL3":
-        return "a TensorFlow Lite model", "TensorFlow Lite is not read"
+    if head[4:8] in other_libraries.FLATBUFFERS:
+        return other_libraries.FLATBUFFERS[head[4:8]]
     if not head.strip(b"\0"):
         return "zero bytes only", "The download or copy was probably interrupted"
     if text.startswith((b"{", b"[")):

@@ -109,9 +109,7 @@ class Claims:
         (*busy,) = self._db.select("SELECT DISTINCT driver FROM claims")
         return [d.place for d in self._drivers() if (d.id,) in busy]
 
-    def claim(
-        self, jobs: Sequence[Job], exists: Callable[[str], bool], *, since: int, plan: str
-    ) -> Claimed:
+    def claim(self, jobs: Sequence[Job], exists: Callable[[str], bool], *, since: int) -> Claimed:
         """Claim jobs that no other driver holds or has finished.
 
         Jobs that replace an earlier output overwrite it.
@@ -120,14 +118,13 @@ class Claims:
             jobs: Which.
             exists: Tells whether anything is in an output's place.
             since: `Ledger.latest`, when they were planned.
-            plan: Digest of their options and of the tool's version.
         """
         claimed = Claimed()
         # On the disk before any of their outputs is: of those, a power cut leaves none untold.
         with self._db.transaction(durable=True):
             for job in jobs:
                 row = self._row(job.name, since)
-                if row is not None and row.plan == plan and row.token == job.token:
+                if row is not None and row.plan == job.plan and row.token == job.token:
                     claimed.settled.append(row)
                 else:
                     self._claim(job, exists, claimed)

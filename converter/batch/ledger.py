@@ -232,7 +232,8 @@ class Ledger:
                 )
                 record = self.record(job.name)
                 if record is not None and record.source != job.source:  # it is elsewhere now
-                    self._write_record(job.name, replace(record, source=job.source))
+                    moved = replace(record, source=job.source, entry=job.entry)
+                    self._write_record(job.name, moved)
             elif outcome.status == "moved":
                 self._move(job, outcome.record, boot)
             else:
@@ -253,6 +254,7 @@ class Ledger:
             self.record(old) or found,
             source=found.source,
             name=found.name,
+            entry=found.entry,
             output=found.output,
             published=found.published,
             moved_from=found.moved_from,

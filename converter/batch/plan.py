@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,17 +12,21 @@ from converter.batch.liveness import is_lost
 from converter.batch.naming import kind_of, names
 from converter.batch.output_filter import Outputs
 from converter.batch.renamed_sources import Vanished
-from converter.batch.request import Request
-from converter.destinations.protocol import Destination
+from converter.batch.request import Override, Request
+from converter.destinations.protocol import Destination, Recalled
 from converter.jobs.job import GOOD, Job, plan_digest
 from converter.jobs.record import Record
-from converter.registries.catalog import open_registry
+from converter.options import Options
+from converter.registries.catalog import open_registry, scheme_of
 from converter.registries.entry import Entry, Skipped
-from formats.errors import SourceError
+from converter.registries.filters import matches
+from converter.write.catalog import check_options
+from formats.errors import ConvertError, SourceError
 
 # Failures that say nothing of the artifact, and are tried again unasked: its worker was lost; or
 # it could not be fetched or its output not stored, as where something stood in its place.
 PASSING = ("lost",)
+MOVABLE = "portable"  # its manifest names its source, so that an output can be renamed
 STORAGE_EXIT = 6
 
 
@@ -42,7 +46,7 @@ class BatchPlan:
         damaged: What was done before and is not as it was left: names of outputs, with the reason.
         formats: How many of each format, of all artifacts.
         nbytes: Size of what is to be converted, as far as registries say.
-        digest: Of the options and the tool's version.
+        unused: Overrides that match no artifact.
         since: The ledger's newest row when this was made.
     """
 
@@ -56,7 +60,7 @@ class BatchPlan:
     damaged: dict[str, str] = field(default_factory=dict)
     formats: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
-    digest: str = ""
+    unused: list[Override] = field(default_factory=list)
     since: int = 0
 
 
@@ -64,36 +68,106 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
     """Read all registries and the ledger.
 
     Raises:
-        UsageError: A registry is malformed, or the destination itself.
+        UsageError: A registry is malformed, or the destination itself, or an override contradicts
+            the options.
         SourceError: There is no artifact at all.
         StorageError: One cannot be listed, or the ledger not be read.
     """
-    plan = BatchPlan(digest=plan_digest(request.options), since=ledger.latest)
-    kind = kind_of(request.options)
+    plan = BatchPlan(since=ledger.latest)
     known = frozenset(row.name for row in ledger.rows())
     entries = _entries(request, plan, Outputs(request, known), ledger)
-    recalled = ledger.adopt(destination.recall(known), kind)
-    rows = {row.source: row for row in ledger.rows(kind)} | recalled
-    vanished = Vanished(entries, rows, plan.digest, request)
-    heirs = vanished.find_renamed(entries)
-    called = ledger.choose_names(
-        kind,
-        {row.source: row.name for row in recalled.values()},
-        lambda given, others: names(entries, request.options, given, others, heirs),
-    )
-
-    def find_damage(row: Row) -> str:
-        is_told = recalled.get(row.source) is row  # by the destination, just now
-        return "" if is_told else _find_damage(row, ledger, destination)
-
+    recalled = [*destination.recall(known)]
+    settings = _choose_settings(request, entries)
+    kinds: dict[str, list[Entry]] = {}
+    for entry in entries:
+        kinds.setdefault(kind_of(settings[entry.source].options), []).append(entry)
+    planners = {
+        kind: _Planner(request, settings, ledger, destination, kind, group, recalled)
+        for kind, group in kinds.items()
+    }
     part, parts = request.shard
     for entry in entries:
         if parts > 1 and _part(entry.source, parts) != part - 1:
             continue
         plan.formats[entry.format or "unknown"] += 1
-        name, row = called[entry.source], rows.get(entry.source)
+        planners[kind_of(settings[entry.source].options)].add(entry, plan)
+    return plan
+
+
+class _Settings(NamedTuple):
+    """Options of an artifact, and the digest of these and of the tool's version."""
+
+    options: Options
+    digest: str
+
+
+def _choose_settings(request: Request, entries: Iterable[Entry]) -> dict[str, _Settings]:
+    """Return the options of each artifact by its source.
+
+    Raises:
+        UsageError: An override contradicts the options.
+    """
+    usual = _Settings(request.options, plan_digest(request.options))
+    known: dict[tuple[int, ...], _Settings] = {}
+    found = {}
+    for entry in entries:
+        overrides = request.find_overrides(entry.name)
+        if not overrides:
+            found[entry.source] = usual
+            continue
+        key = tuple(map(id, overrides))
+        if key not in known:
+            options = request.options
+            for override in overrides:
+                options = override.apply(options)
+            try:
+                check_options(options)
+            except ConvertError as e:
+                e.add_note(f"these are the options of {entry.name}")
+                raise
+            known[key] = _Settings(options, plan_digest(options))
+        found[entry.source] = known[key]
+    return found
+
+
+class _Planner:
+    """Plans the artifacts whose outputs are of one kind."""
+
+    def __init__(
+        self,
+        request: Request,
+        settings: Mapping[str, _Settings],
+        ledger: Ledger,
+        destination: Destination,
+        kind: str,
+        entries: Sequence[Entry],
+        recalled: Sequence[Recalled],
+    ) -> None:
+        self._request, self._settings = request, settings
+        self._ledger, self._destination = ledger, destination
+        options = settings[entries[0].source].options  # target and device are those of all
+        self._recalled = ledger.adopt(recalled, kind)
+        self._rows = {row.source: row for row in ledger.rows(kind)} | self._recalled
+        self._vanished = Vanished(
+            entries,
+            self._rows if scheme_of(request.destination) == "" else {},
+            lambda entry: settings[entry.source].digest,
+            is_movable=options.to == MOVABLE,
+        )
+        heirs = self._vanished.find_renamed(entries)
+        self._names = ledger.choose_names(
+            kind,
+            {row.source: row.name for row in self._recalled.values()},
+            lambda given, others: names(entries, options, given, others, heirs),
+        )
+
+    def add(self, entry: Entry, plan: BatchPlan) -> None:
+        """Add an artifact to the plan: as a job, as done, or as failed before."""
+        request, vanished = self._request, self._vanished
+        options, digest = self._settings[entry.source]
+        name, row = self._names[entry.source], self._rows.get(entry.source)
         kept = None if row is not None else vanished.find_adopted(entry, name)
-        former = _compare(entry, row, kept, request, plan.digest, find_damage)
+        former = _compare(entry, row, kept, request, digest, self._find_damage)
         if row is not None and former.is_settled:
             (plan.done if row.status in GOOD else plan.failed).append(row)
         elif request.limit is not None and len(plan.todo) >= request.limit:
@@ -105,11 +179,15 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
             plan.nbytes += entry.nbytes or 0
             plan.todo.append(
                 Job(
-                    entry.source, name, request.destination, request.options, entry.token,
+                    entry.source, name, request.destination, options, entry.token,
                     former.digest, request.needs, heirlooms, entry.checkpoint, entry.note,
+                    entry.name,
                 )
             )  # fmt: skip
-    return plan
+
+    def _find_damage(self, row: Row) -> str:
+        is_recalled = self._recalled.get(row.source) is row  # the destination has just named it
+        return "" if is_recalled else _find_damage(row, self._ledger, self._destination)
 
 
 class Former(NamedTuple):
@@ -187,6 +265,11 @@ def _entries(request: Request, plan: BatchPlan, outputs: Outputs, ledger: Ledger
         ledger.remember_no_artifacts(sniffed)
     if not found:
         raise SourceError("no artifact found", where=", ".join(request.registries))
+    plan.unused = [
+        override
+        for override in request.overrides
+        if not any(matches(override.names, entry.name) for entry in found.values())
+    ]
     return list(found.values())
 
 

@@ -50,9 +50,7 @@ class Worklist:
         while some := list(islice(rest, self._size)):
             self.release_dead()
             exists = self._destination.exists
-            claimed = self._ledger.claims.claim(
-                some, exists, since=self._plan.since, plan=self._plan.digest
-            )
+            claimed = self._ledger.claims.claim(some, exists, since=self._plan.since)
             self._told += (self._outcome(row) for row in claimed.settled)
             self._refused += ((job, make_refusal(job)) for job in claimed.taken)
             self.busy += claimed.busy

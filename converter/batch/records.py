@@ -57,7 +57,7 @@ def make_pending_record(job: Job) -> Record:
 def unread(name: str, skipped: Skipped) -> Record:
     """Return the record of a registry entry that is not read."""
     error = RecordedError("UnsupportedError", skipped.reason)
-    return Record(skipped.source, name, status=SKIPPED, exit_code=None, error=error)
+    return Record(skipped.source, name, name, status=SKIPPED, exit_code=None, error=error)
 
 
 def _is_of(row: Row, job: Job) -> bool:

@@ -7,17 +7,15 @@ read for it. A registry that is reached by another path, through a link, has the
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from converter.batch.leases import Row
-from converter.batch.request import Request
 from converter.jobs.job import GOOD
 from converter.registries.catalog import scheme_of
 from converter.registries.entry import Entry
 
-MOVABLE = "portable"  # its manifest says of what it was made, and so proves it
 MOST = 4  # outputs that one source may be compared with
 SIZE = "size"  # what alone makes a likeness, and no certainty
 SAME = "same"  # as what is there by another path
@@ -27,23 +25,29 @@ class Vanished:
     """Finished outputs of vanished sources, by the state of those sources."""
 
     def __init__(
-        self, entries: Sequence[Entry], rows: Mapping[str, Row], plan: str, request: Request
+        self,
+        entries: Sequence[Entry],
+        rows: Mapping[str, Row],
+        plan_of: Callable[[Entry], str],
+        *,
+        is_movable: bool,
     ) -> None:
         """Collect them, if there are new sources at all.
 
         Args:
             entries: All artifacts that there are.
             rows: What the ledger has, by source.
-            plan: Digest of the options and the version; what was made otherwise is of no use.
-            request: Of the batch; destinations elsewhere rename nothing.
+            plan_of: Returns the digest of an entry's options and the version; what was made
+                otherwise is of no use.
+            is_movable: Whether an output can be renamed, because its manifest names its source.
         """
         self._alike: dict[tuple[str, ...], list[Row]] = {}
         present = {entry.source for entry in entries}
-        self._is_movable = request.options.to == MOVABLE
-        if scheme_of(request.destination) != "" or present <= rows.keys():
+        self._plan_of, self._is_movable = plan_of, is_movable
+        if present <= rows.keys():
             return
         for source, row in rows.items():
-            is_made = row.status in GOOD and row.plan == plan and row.ours and bool(row.digest)
+            is_made = row.status in GOOD and row.ours and bool(row.digest)
             if is_made and source not in present and scheme_of(source) == "":
                 keys = _keys(row.token) if _is_gone(source) else [_place(source)]
                 for key in keys:
@@ -53,7 +57,7 @@ class Vanished:
         """Return candidate outputs of an artifact, the likeliest first: digest and name."""
         if not self._alike or not self._is_movable or scheme_of(entry.source) != "":
             return ()
-        rows = (row for key in _keys(entry.token) for row in self._alike.get(key, ()))
+        rows = self._find_alike(entry, _keys(entry.token))
         return tuple(islice(dict.fromkeys((row.digest, row.name) for row in rows), MOST))
 
     def find_renamed(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
@@ -84,9 +88,15 @@ class Vanished:
 
     def _surely(self, entry: Entry) -> Iterator[Row]:
         if self._alike and scheme_of(entry.source) == "":
-            for key in (*_keys(entry.token), _place(entry.source)):
-                if key[0] != SIZE:
-                    yield from self._alike.get(key, ())
+            keys = (*_keys(entry.token), _place(entry.source))
+            yield from self._find_alike(entry, (key for key in keys if key[0] != SIZE))
+
+    def _find_alike(self, entry: Entry, keys: Iterable[tuple[str, ...]]) -> Iterator[Row]:
+        """Yield rows with one of these keys whose outputs have the entry's options."""
+        for key in keys:
+            for row in self._alike.get(key, ()):
+                if row.plan == self._plan_of(entry):
+                    yield row
 
 
 def _place(source: str) -> tuple[str, ...]:

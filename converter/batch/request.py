@@ -1,11 +1,39 @@
 """The options of a batch."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from converter.jobs.job import Needs
 from converter.options import Options
-from converter.registries.filters import Filters
+from converter.registries.filters import Filters, matches
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Options of the artifacts with some names.
+
+    Attributes:
+        names: Globs over names in the registry, as in `Filters`.
+        options: Field of `Options` → value; ``comparison.atol`` is a field of a nested object.
+    """
+
+    names: tuple[str, ...]
+    options: Mapping[str, object]
+
+    def apply(self, options: Options) -> Options:
+        """Return options with the values of this override."""
+        nested: dict[str, dict[str, object]] = {}
+        changed: dict[str, object] = {}
+        for name, value in self.options.items():
+            field_name, _, inner = name.partition(".")
+            if inner:
+                nested.setdefault(field_name, {})[inner] = value
+            else:
+                changed[field_name] = value
+        for field_name, values in nested.items():
+            changed[field_name] = replace(getattr(options, field_name), **values)
+        return replace(options, **changed)  # type: ignore[arg-type]  # checked when it is parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +60,7 @@ class Request:
             read, of another library for one.
         link: How files that another output has already are stored once: ``reflink``, ``hardlink``;
             None where each output has its own.
+        overrides: Options of single artifacts; of several that match, a later one decides.
     """
 
     registries: tuple[str, ...]
@@ -51,3 +80,8 @@ class Request:
     fail_fast: bool = False
     fail_on_skipped: bool = False
     link: str | None = None
+    overrides: tuple[Override, ...] = ()
+
+    def find_overrides(self, name: str) -> tuple[Override, ...]:
+        """Return the overrides of an artifact, by its name in the registry."""
+        return tuple(one for one in self.overrides if matches(one.names, name))

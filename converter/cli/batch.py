@@ -19,7 +19,9 @@ def batch(
     request: "Request",
     report: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE.(jsonl|html|xml)", help="Report on all artifacts. Repeatable."),
+        typer.Option(
+            metavar="FILE.(jsonl|html|xml|md)", help="Report on all artifacts. Repeatable."
+        ),
     ] = None,
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a JSON line for each event.")

@@ -8,7 +8,7 @@ from converter.cli.rows import Fields, Row, below, top
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from converter.batch.request import Request
+    from converter.batch.request import Override, Request
 
 
 def parse_memory(gib: float | None) -> int | None:
@@ -28,6 +28,15 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
+def parse_overrides(path: Path | None) -> "tuple[Override, ...]":
+    """Return the options of single artifacts (see `converter.cli.artifact_settings`)."""
+    if path is None:
+        return ()
+    from converter.cli.artifact_settings import read_overrides
+
+    return read_overrides(path)
+
+
 # fmt: off
 REQUEST: tuple[Row, ...] = (
     Row("registries", "", list[str], metavar="REGISTRY...", key="registries", parse=as_tuple,
@@ -40,6 +49,8 @@ REQUEST: tuple[Row, ...] = (
         help="No artifacts whose name matches. Repeatable."),
     Row("filters.query", "--filter", str, metavar="QUERY", default="",
         help="MLflow's filter string: name LIKE 'team%'."),
+    Row("overrides", "--settings", Path | None, metavar="FILE.toml", parse=parse_overrides, in_files=False,
+        help="Options of single artifacts, by globs over their names: tables [[artifact]]."),
     Row("limit", "--limit", int | None, metavar="N", min=1,
         help="Convert at most N artifacts."),
     Row("shard", "--shard", str, metavar="I/N", default="1/1", parse=parse_shard,

@@ -117,6 +117,8 @@ class _Lines:
         text += f"; {others} no artifacts" if others else ""
         say(f"planned     {text}", sys.stderr)
         say(f"            {formats}", sys.stderr)
+        for override in plan.unused:
+            say(f"warning     no artifact is named {' or '.join(override.names)}", sys.stderr)
         for name, one in islice(sorted(plan.unread.items()), DAMAGED):
             say(f"not read    {name}: {one.reason}", sys.stderr)
         if len(plan.unread) > DAMAGED:

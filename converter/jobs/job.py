@@ -55,6 +55,7 @@ class Job:
         note: A warning from the registry, or "".
         heirlooms: Outputs whose sources are gone, as pairs of source digest and output name: if
             the source has one of these digests, it was renamed, and its output is reused.
+        entry: Name of the source in its registry, or "".
     """
 
     source: str
@@ -67,6 +68,7 @@ class Job:
     heirlooms: tuple[tuple[str, str], ...] = ()
     checkpoint: str = ""
     note: str = ""
+    entry: str = ""
 
     @property
     def plan(self) -> str:
@@ -110,7 +112,7 @@ def plan_digest(options: Options) -> str:
 
 def new_record(job: Job) -> Record:
     """Return the initial record of a job, with the status ``failed``."""
-    return Record(job.source, job.name, plan=job.plan, to=job.options.to)
+    return Record(job.source, job.name, job.entry, plan=job.plan, to=job.options.to)
 
 
 def report_death(

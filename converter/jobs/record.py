@@ -94,6 +94,7 @@ class Record:
     Attributes:
         source: Source of the job.
         name: Name of the job's output.
+        entry: Name of the source in its registry, or "".
         output: Reference to the output; None where there is none.
         published: Facts with which the destination later checks the output.
         moved_from: Name of the output while its source had another name.
@@ -131,6 +132,7 @@ class Record:
 
     source: str
     name: str
+    entry: str = ""
     output: str | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
     moved_from: str | None = None

@@ -32,14 +32,15 @@ class Filters:
         """Return whether an entry passes the filters."""
         if self.shuts_out(name):
             return False
-        return not self.include or _matches(self.include, name)
+        return not self.include or matches(self.include, name)
 
     def shuts_out(self, name: str) -> bool:
         """Return whether an entry, or a whole folder, is excluded."""
-        return bool(self.exclude) and _matches(self.exclude, name)
+        return bool(self.exclude) and matches(self.exclude, name)
 
 
-def _matches(globs: tuple[str, ...], name: str) -> bool:
+def matches(globs: tuple[str, ...], name: str) -> bool:
+    """Return whether a glob matches a name, or a folder above it."""
     pattern = _compile(globs)
     return any(pattern.match(part) for part in _with_parents(name))
 

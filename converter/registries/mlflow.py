@@ -111,7 +111,7 @@ class Models:
         self._failures = 0
         flavors = ", ".join(mlmodel.flavors(document)) or "python_function"
         if not mlmodel.candidates(document):
-            return Skipped(source, f"an MLflow model of flavor {flavors}", name)
+            return Skipped(source, mlmodel.describe_foreign(document), name)
         size = document.get("model_size_bytes")
         return replace(
             entry,

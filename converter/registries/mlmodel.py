@@ -26,6 +26,7 @@ from formats.errors import (
     SourceError,
     UnsupportedError,
 )
+from formats.other_libraries import find_tool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,6 +98,14 @@ def flavors(document: Document) -> tuple[str, ...]:
     return tuple(str(name) for name in document["flavors"] if name not in _WRAPPERS)
 
 
+def describe_foreign(document: Document) -> str:
+    """Return what a model is whose flavors are not read, and the tool that serves it."""
+    known = flavors(document)
+    found = f"an MLflow model of flavor {', '.join(known) or 'python_function'}"
+    tool = find_tool(known)
+    return f"{found}. {tool}" if tool else found
+
+
 def candidates(document: Document) -> list[Payload]:
     """Return where the model may be, best first."""
     found: dict[Payload, None] = {}
@@ -139,11 +148,8 @@ def payload(document: Document, has: Callable[[str], bool], where: object) -> Pa
     """
     places = candidates(document)
     if not places:
-        said = ", ".join(flavors(document)) or "python_function"
         raise UnsupportedError(
-            f"not supported: an MLflow model of flavor {said}",
-            expected=", ".join(FLAVORS),
-            where=where,
+            f"not supported: {describe_foreign(document)}", expected=", ".join(FLAVORS), where=where
         )
     for place in places:
         if place.path.startswith("/") or ".." in place.path.split("/"):

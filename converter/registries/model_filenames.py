@@ -29,8 +29,7 @@ _NAMED = re.compile(
 )
 _DATA = re.compile(r"(?:input|output)_\d+\.pb")
 
-# What `formats.unknown` finds that is a model, or may hold one, and is not read as it lies there.
-_OTHER_MODELS = ("GGUF", "TensorFlow Lite", "Caffe2")
+# What `formats.unknown` finds that may hold a model.
 _PACKED = ("gzip", "7z", "RAR", "xz", "bzip2", "zstandard", "lz4")
 _INTERRUPTED = ("an empty file", "zero bytes", "a Git LFS pointer", "an HTML page", "a damaged zip")
 
@@ -55,8 +54,6 @@ def explain_refusal(artifact: Artifact) -> str | None:
     has_suffix = PurePosixPath(name.lower()).suffix in _SHARED
     if has_suffix and found.startswith(_INTERRUPTED) and _DATA.fullmatch(name) is None:
         return None
-    if any(model in found for model in _OTHER_MODELS):
-        return f"{found}, which is not read"
     if any(packed in found for packed in _PACKED):
         return f"packed: {found}"
     return NO_MODEL

@@ -12,6 +12,7 @@ from converter.registries.model_filenames import claims, explain_refusal, is_pla
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnknownFormatError, UnsupportedError
+from formats.other_libraries import MODELS
 
 
 def probe_file(
@@ -38,6 +39,8 @@ def probe_file(
             return Skipped(path, "a pickle without tensors", token=token)
         return Entry(path, name, nbytes, token, match.format.id, match.evidence, note=note)
     except UnknownFormatError as e:
+        if (found := e.found.partition(": ")[2]) in MODELS:
+            return Skipped(path, f"{found}. {e.hint}", name)
         reason = explain_refusal(artifact)
         if reason is not None:
             return Skipped(path, reason, token=token)

@@ -30,6 +30,7 @@ KINDS = (
     Kind(".jsonl", "json_lines"),  # one record a line
     Kind(".html", "html_page"),  # for people, in one file
     Kind(".xml", "junit_xml"),  # for CI
+    Kind(".md", "markdown"),  # for summaries of CI jobs
 )
 
 

@@ -1,8 +1,8 @@
 """Records as JUnit XML, for the test reports of Jenkins, GitLab and GitHub Actions.
 
-A suite is a format, a test an artifact. A failure is the artifact's fault, an error the machine's
-or ours; artifacts that were not begun, and entries that are not read, are
-skipped. The evidence is each test's output.
+A suite is a format, a test an artifact, by its name in the registry. A failure is the artifact's
+fault, an error the machine's or ours; artifacts that were not begun, and entries that are not read,
+are skipped. The evidence is each test's output.
 
 Spec: https://github.com/jenkinsci/xunit-plugin (src/main/resources/org/jenkinsci/plugins/xunit/
 types/model/xsd/junit-10.xsd), whose order of elements is kept.
@@ -100,7 +100,7 @@ def _add(suite: _Suite, record: Record, name: str) -> None:
     text = suite.text
     about = {
         "classname": f"convert.{name}",
-        "name": record.name,
+        "name": record.entry or record.name,
         "time": f"{record.seconds:.3f}",
     }
     text.write(_tag("testcase", about))
@@ -143,7 +143,7 @@ def evidence(record: Record) -> Iterator[str]:
         time = "" if step.seconds is None else f"  ({step.seconds} s)"
         yield f"{step.name:<11} {step.text}{time}"
     for one in record.unsupported:
-        yield f"gap         {one.what}, met {one.count} times"
+        yield f"unsupported {one.what}, {one.count} times"
     for signature, found in record.verification.graphs.items():
         for measure in found["outputs"]:
             verdict = "agrees" if measure["passed"] else "differs"

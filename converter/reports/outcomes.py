@@ -26,12 +26,12 @@ REDUCED = ("in fp16", "in bf16")
 def outcome(record: Record) -> str:
     """Return the outcome of an artifact in one or two words.
 
-    ``converted``; ``with gaps`` where the weights are converted and a graph is left out because an
+    ``converted``; ``partial`` where the weights are converted and a graph is left out because an
     op is not supported; else the status: ``failed``, ``pending`` and others.
     """
     if not is_converted(record):
         return record.status
-    return "with gaps" if record.unsupported else "converted"
+    return "partial" if record.unsupported else "converted"
 
 
 def is_converted(record: Record) -> bool:

@@ -6,43 +6,10 @@ such as its trees, would be left out.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from formats.containers.pickle.values import Record
 from formats.errors import UnsupportedError
-
-
-class Library(NamedTuple):
-    """A library whose objects are pickled.
-
-    Attributes:
-        name: Its name.
-        version: Attribute of its objects that records its version, or "".
-        hint: What converts its models.
-    """
-
-    name: str
-    version: str = ""
-    hint: str = ""
-
-
-ONNX_TOOLS = "onnxmltools converts its models to ONNX, where the library is installed"
-LIBRARIES: Mapping[str, Library] = {
-    "sklearn": Library(
-        "scikit-learn", "_sklearn_version",
-        "skl2onnx converts its models to ONNX, where scikit-learn is installed",
-    ),
-    "xgboost": Library("XGBoost", "", ONNX_TOOLS),
-    "lightgbm": Library("LightGBM", "", ONNX_TOOLS),
-    "catboost": Library("CatBoost", "", "CatBoost itself exports ONNX: save_model(format='onnx')"),
-    "statsmodels": Library("statsmodels"),
-    "pandas": Library("pandas"),
-    "scipy": Library("SciPy"),
-    "spacy": Library("spaCy"),
-    "gensim": Library("gensim"),
-    "prophet": Library("Prophet"),
-    "joblib": Library("joblib", "", "Load it with joblib and save its arrays"),
-}  # fmt: skip
+from formats.other_libraries import LIBRARIES, Library
 
 
 def refuse_foreign(value: object, names: Iterable[str], where: str, *, calls: bool) -> None:

@@ -58,7 +58,7 @@ function panel(artifact, known) {
       el("h4", {}, known.exit_code ? `Exit ${known.exit_code}: ${artifact.failure}` : known.status,
         el("span", { class: "tag failed" }, known.error.type)),
       el("pre", {}, known.error.message)),
-    listed("Gaps", known.gaps, (gap) => [button({ class: "link", onclick: () => toggle("gap", gap.what) }, gap.what), dim(gap.count > 1 ? `×${count(gap.count)}` : "")]),
+    listed("Not supported", known.gaps, (gap) => [button({ class: "link", onclick: () => toggle("gap", gap.what) }, gap.what), dim(gap.count > 1 ? `×${count(gap.count)}` : "")]),
     facts("Source", [["path", known.source], ["output", known.output], ["size", bytes(artifact.bytes)],
       ["variant", known.variant], ["recognised by", known.evidence],
       ["weights", known.tensors ? `${plural(known.tensors, "tensor")}, ${bytes(known.weight_bytes)}` : ""],

@@ -53,4 +53,4 @@ function updateFacets() {
 
 // Of an outcome: its colour.
 const kindOf = (outcome) =>
-  ({ converted: "good", "with gaps": "gap", pending: "wait", skipped: "wait" })[outcome] ?? "bad";
+  ({ converted: "good", "partial": "gap", pending: "wait", skipped: "wait" })[outcome] ?? "bad";

@@ -1,4 +1,4 @@
-// What is missing across the registry, in the order in which it is worth mending; and copies.
+// Unsupported features of the registry, those that block most artifacts first; and copies.
 
 const FIRST = 6; // lines of gaps before "all"
 
@@ -6,10 +6,10 @@ function buildGaps() {
   const place = document.getElementById("gaps");
   if (!shared.gaps.length) return;
   place.hidden = false;
-  place.append(el("h2", { id: "gaps-heading" }, "What is missing"), el("p", { class: "lead" }, gapSentence()));
+  place.append(el("h2", { id: "gaps-heading" }, "Not supported"), el("p", { class: "lead" }, gapSentence()));
   const most = Math.max(...shared.gaps.map(([, models]) => models));
   const lines = shared.gaps.map(([what, models, met, unblocked], i) => gapLine(i, word(what), models, met, unblocked, most));
-  const head = el("tr", {}, ["", "gap", "blocks", "met", "with those above, frees"].map((text, i) =>
+  const head = el("tr", {}, ["", "not supported", "blocks", "occurs", "with those above, frees"].map((text, i) =>
     el("th", { scope: "col", class: ["rank", "", "", "met", ""][i] }, text)));
   place.append(el("table", { class: "gaps" }, el("thead", {}, head), folded("tbody", lines)));
 }
@@ -18,9 +18,9 @@ function gapSentence() {
   const [first] = shared.gaps;
   const half = shared.gaps.findIndex(([, , , unblocked]) => unblocked * 2 >= shared.blocked) + 1;
   const blocked = plural(shared.blocked, "artifact");
-  if (shared.gaps.length === 1) return `One gap keeps ${blocked} from being complete.`;
+  if (shared.gaps.length === 1) return `One unsupported feature keeps ${blocked} from being complete.`;
   const most = half === 1 ? "The first of them alone" : `The first ${half}`;
-  return `${plural(shared.gaps.length, "gap")} keep ${blocked} from being complete. ` +
+  return `${plural(shared.gaps.length, "unsupported feature")} keep ${blocked} from being complete. ` +
     `${most} would free ${count(shared.gaps[half - 1][3] ?? first[3])} of them.`;
 }
 

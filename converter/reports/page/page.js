@@ -6,7 +6,7 @@ function buildVerdict() {
   const { total } = shared;
   const outcomes = new Map();
   for (const { outcome } of artifacts) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-  const order = ["converted", "with gaps", "pending"];
+  const order = ["converted", "partial", "pending"];
   const rank = (outcome) => (order.indexOf(outcome) + 1 || 2.5);
   const parts = [...outcomes].sort((a, b) => rank(a[0]) - rank(b[0]) || b[1] - a[1]);
   const stack = el("div", { class: "stack", "aria-hidden": "true" }, parts.map(([outcome, n]) => {

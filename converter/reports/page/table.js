@@ -5,6 +5,7 @@ const COLUMNS = [
   ["name", "Artifact", "text"], ["format", "Format", "text"], ["made", "Written by", "text"],
   ["error", "Verified", "number"], ["bytes", "Size", "number"], ["seconds", "Time", "number"],
 ];
+const NOT_BEGUN = new Set(["pending", "skipped"]);
 const MARKS = { good: "✓", gap: "!", bad: "✕", wait: "·" };
 
 let view = []; // the artifacts in the view, sorted
@@ -59,6 +60,11 @@ function showEarlier() {
   document.getElementById("earlier").hidden = first === 0;
 }
 
+// A cell without content is not shown where cells are not in columns.
+function cell(kind, content) {
+  return content ? el("td", { class: kind }, content) : el("td", { class: `${kind} absent` }, "–");
+}
+
 function rowOf(artifact) {
   const kind = kindOf(artifact.outcome);
   const open = button({ class: "open", "aria-expanded": "false", title: visible(artifact.name),
@@ -68,11 +74,11 @@ function rowOf(artifact) {
     el("th", { scope: "row" },
       el("span", { class: `mark-${kind}`, title: artifact.outcome }, MARKS[kind], el("span", { class: "unseen" }, artifact.outcome)),
       el("div", {}, open, message && el("p", { class: `note ${kind}` }, artifact.failure ? `${artifact.failure}: ${message}` : message))),
-    el("td", {}, el("span", { class: "clamped" }, artifact.format || "unknown")),
-    el("td", {}, el("span", { class: "clamped" }, artifact.made || "–")),
-    el("td", {}, verdict(artifact)),
-    el("td", { class: "number" }, bytes(artifact.bytes)),
-    el("td", { class: "number" }, artifact.outcome === "pending" ? "–" : seconds(artifact.seconds)));
+    cell("", artifact.format && el("span", { class: "clamped" }, artifact.format)),
+    cell("", artifact.made && el("span", { class: "clamped" }, artifact.made)),
+    cell("", verdict(artifact)),
+    cell("number", artifact.bytes !== null && bytes(artifact.bytes)),
+    cell("number", !NOT_BEGUN.has(artifact.outcome) && seconds(artifact.seconds)));
   row.dataset.name = artifact.name;
   return row;
 }
@@ -84,10 +90,11 @@ function parted(name) {
 }
 
 function verdict(artifact) {
-  const level = artifact.verified === "none" ? el("span", { class: "dim" }, "–") : LEVELS[artifact.verified];
+  const level = artifact.verified === "none" ? null : LEVELS[artifact.verified];
   const differs = artifact.failure === "verification failed" && artifact.error !== null;
   const most = artifact.error === null ? null : el("span", { class: "dim" }, ` ${figure(artifact.error)}`);
-  return [differs ? el("span", { class: "differs" }, "differs") : level, most];
+  if (differs) return [el("span", { class: "differs" }, "differs"), most];
+  return level || most ? [level, most] : null;
 }
 
 function updateHead() {
@@ -106,7 +113,7 @@ function sortBy(column, kind) {
 
 function updateChips() {
   const place = document.getElementById("chips");
-  const titles = { gap: "gap", weights: "weights", ...Object.fromEntries(FACETS.map(([key, title]) => [key, title.toLowerCase()])) };
+  const titles = { gap: "not supported", weights: "weights", ...Object.fromEntries(FACETS.map(([key, title]) => [key, title.toLowerCase()])) };
   const chips = Object.keys(VALUES).filter((key) => state[key]).map((key) =>
     button({ class: "chip", onclick: () => go({ [key]: "" }) }, el("span", { class: "dim" }, `${titles[key]} `), state[key], el("span", { "aria-hidden": "true" }, " ×"), el("span", { class: "unseen" }, "remove this filter")));
   if (chips.length > 1) chips.push(button({ class: "quiet", onclick: () => go({ ...DEFAULTS, sort: state.sort, theme: state.theme }) }, "clear all"));

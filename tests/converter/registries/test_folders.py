@@ -349,7 +349,8 @@ def test_an_mlflow_folder_that_is_damaged_stays_and_fails(tmp_path: Path) -> Non
 
 def test_an_mlflow_model_of_another_kind_is_no_artifact(tmp_path: Path) -> None:
     mlflow(tmp_path / "m", "sklearn: {pickled_model: model.pkl}")
-    assert listed(tmp_path) == ({}, {"m": "an MLflow model of flavor sklearn"})
+    (reason,) = listed(tmp_path)[1].values()
+    assert reason.startswith("an MLflow model of flavor sklearn. skl2onnx converts")
 
 
 # -- what is no artifact, and what is a damaged one ------------------------------------------------
@@ -366,8 +367,6 @@ NOT_TAKEN = [
     ("noise", bytes(range(256)), "no model"),
     ("empty", b"", "no model"),
     ("events.out.tfevents.1", b"\x18\0\0\0\0\0\0\0", "no model"),
-    ("model.tflite", b"\x1c\0\0\0TFL3", "a TensorFlow Lite model, which is not read"),
-    ("llama.gguf", b"GGUF\3\0\0\0", "a GGUF file, which is not read"),
     ("model.pth.gz", b"\x1f\x8b\x08\0", "packed: gzip data"),
     ("vocab.pkl", PICKLE, "a pickle without tensors"),
     ("weights.bin", bytes(range(256)), "no model"),
@@ -703,3 +702,27 @@ def test_a_pipe_by_its_name_is_no_artifact_and_keeps_nobody_waiting(tmp_path):
     staged = stage(entry.source, tmp_path)
     with pytest.raises(SourceError, match="not a regular file"):
         Artifact(staged.path).head  # noqa: B018
+
+
+OTHERS = [
+    ("model.tflite", b"\x1c\0\0\0TFL3", "a TensorFlow Lite model. tf2onnx converts it"),
+    ("llama.gguf", b"GGUF\3\0\0\0", "a GGUF file. llama.cpp runs it"),
+    ("model.bin", b"GGUF\3\0\0\0", "a GGUF file. llama.cpp runs it"),
+    ("trees.txt", b"tree\nversion=v4\n", "a LightGBM model. onnxmltools converts"),
+    ("m.cbm", b"CBM1\0\0\0\0", "a CatBoost model. CatBoost itself exports ONNX"),
+    ("m.xml", b'<?xml version="1.0"?><net name="n" version="11">', "an OpenVINO model. OpenVINO"),
+    ("m.xml", b'<PMML version="4.4">', "a PMML model. "),
+    ("m.pte", b"\x1c\0\0\0ET12", "an ExecuTorch program. ExecuTorch runs it"),
+    ("m.plan", b"ptrt\0\0\0\0", "a TensorRT engine. It runs on one kind of GPU"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), OTHERS)
+def test_models_of_other_libraries_are_named_with_their_tool(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content + bytes(9))
+    (one,) = open_registry(str(tmp_path), Filters()).find()
+    assert isinstance(one, Skipped)
+    assert one.reason.startswith(reason)
+    assert one.name == name, "a row of the reports"

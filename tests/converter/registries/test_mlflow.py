@@ -21,6 +21,7 @@ from formats.errors import (
     UnsupportedError,
     UsageError,
 )
+from formats.other_libraries import LIBRARIES
 
 SPEC = {"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 6]}}
 
@@ -160,7 +161,7 @@ def test_what_holds_no_model_of_ours_is_skipped_by_its_flavor(server):
     server.add("a", {}, tags={"mlflow.prompt.is_prompt": "true"})
     reasons = [e.reason for e in found("models:/") if isinstance(e, Skipped)]
     assert reasons == [
-        "an MLflow model of flavor sklearn",
+        f"an MLflow model of flavor sklearn. {LIBRARIES['sklearn'].hint}",
         "its status is FAILED_REGISTRATION",
         "convert made it",
         "no model: a prompt",

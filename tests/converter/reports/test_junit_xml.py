@@ -107,7 +107,7 @@ def test_the_evidence_is_the_output_and_the_request_the_properties(root):
     assert failure.get("message").startswith("exit 4, not supported: ")
     assert failure.get("type") == "SourceError"
     assert failure.text == "/registry/blocked.pb: 2 gaps: op ParseExample; op Svd"
-    gap = "gap         TensorFlow op Svd, met 3 times"
+    gap = "unsupported TensorFlow op Svd, 3 times"
     assert gap in tests["blocked.pb.portable"].findtext("system-out")
     found = {p.get("name"): p.get("value") for p in root[0].iter("property")}
     assert found["to"] == "portable"

@@ -51,8 +51,8 @@ def test_all_of_it_at_a_glance(browser, page):
     names = look(browser, page)
     assert names == [record["name"] for record in some()]
     text = browser.value("document.body.innerText")
-    for part in ("4 of 14 converted", "Interrupted", "all 14", "7 failed", "1 with gaps",
-                 "3 gaps keep 3 artifacts", "TensorFlow op ParseExample", "no model"):  # fmt: skip
+    for part in ("4 of 14 converted", "Interrupted", "all 14", "7 failed", "1 partial",
+                 "3 unsupported features keep 3 artifacts", "TensorFlow op ParseExample", "no model"):  # fmt: skip
         assert part in text
     assert browser.value("document.title") == "/registry · convert"
     assert browser.value("document.querySelectorAll('#facets .facet').length") == 6
@@ -64,7 +64,7 @@ def test_all_of_it_at_a_glance(browser, page):
         ({"q": "PARSE blocked"}, ["blocked.pb", "blocked2.pb"]),
         ({"failure": "not supported"}, ["blocked.pb", "blocked2.pb"]),
         ({"gap": "TensorFlow op ParseExample"}, ["blocked.pb", "blocked2.pb", "heads"]),
-        ({"gap": "TensorFlow op ParseExample", "outcome": "with gaps"}, ["heads"]),
+        ({"gap": "TensorFlow op ParseExample", "outcome": "partial"}, ["heads"]),
         ({"format": "keras-h5", "sort": "-name"}, ["graph.h5", "differs.h5", "damaged.h5"]),
         ({"device": "none", "failure": "environment"}, ["crash.pt", "lost.h5"]),
         ({"verified": "outputs, CPU"}, ["graph.h5"]),
