@@ -79,7 +79,7 @@ class Runner:
         self.temp.mkdir()
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
-        self.output = self.temp / "output"
+        self.output, self.summary = self.temp / "output", self.temp / "summary"
         self.checkout = checkout
 
     def install_here(self):
@@ -103,6 +103,7 @@ class Runner:
             "GITHUB_ACTIONS": "true",
             "GITHUB_ACTION_PATH": str(self.checkout / ".github/actions/convert"),
             "GITHUB_OUTPUT": str(self.output),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
             "GITHUB_WORKSPACE": str(self.workspace),
             "PYTHONPATH": str(ROOT) if self.checkout is ROOT else "",
             "RUNNER_TEMP": str(self.temp),
@@ -155,12 +156,13 @@ def test_the_action_converts_and_says_what_came_of_it(runner):
         source="a b.pt\n\n  \n",
         out="out",
         require="weights",
-        report="r.jsonl\nr x.xml",
+        report="r.jsonl\nr x.xml\ns.md",
         args="--jobs 1 --engine inline --exclude 'b ad*'",
     )
     assert done.returncode == 0, done.stderr
     assert (runner.workspace / "out/a b.portable/manifest.json").exists()
-    reports = [runner.workspace / name for name in ("r.jsonl", "r x.xml")]
+    reports = [runner.workspace / name for name in ("r.jsonl", "r x.xml", "s.md")]
+    assert runner.summary.read_text() == (runner.workspace / "s.md").read_text()
     assert runner.outputs == {"exit-code": "0", "report": "\n".join(map(str, reports))}
     done = runner.run(1, source="a b.pt\nbad.safetensors", out="out2", args="--engine inline")
     assert done.returncode == 3
