@@ -65,6 +65,9 @@ def advise(source: Source, host: Host) -> Advice:
             | "torch-sharded"
             | "torch-dcp"
             | "torch-deepspeed"
+            | "torch-megatron"
+            | "torch-zarr"
+            | "torch-ranks"
             | "torch-package"
         ):
             tagged = f"every storage tagged {device}: torch.load opens it here, weights_only"

@@ -25,7 +25,8 @@ AT_FAULT = 7  # DESIGN.md: the environment is at fault
 _LOADED_BY = {
     **dict.fromkeys(
         ("torch", "torchscript", "torch-export", "torch-members", "torch-sharded", "torch-dcp",
-         "torch-deepspeed", "torch-package"), "torch"),
+         "torch-deepspeed", "torch-megatron", "torch-zarr", "torch-ranks", "torch-package"),
+        "torch"),
     **dict.fromkeys(("keras-h5", "keras"), "keras"),
     **dict.fromkeys(("savedmodel", "graphdef", "tf-checkpoint"), "tensorflow"),
     **dict.fromkeys(("onnx", "portable"), "onnxruntime"),

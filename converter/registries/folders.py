@@ -25,7 +25,7 @@ from formats.errors import SourceError, StorageError
 
 CACHES = frozenset(("__pycache__", "__MACOSX", "lost+found"))
 FOLDERS = frozenset(
-    ("savedmodel", "keras", "torch-dcp", "torch-deepspeed", "portable")
+    ("savedmodel", "keras", "torch-dcp", "torch-deepspeed", "torch-zarr", "portable")
 )  # kinds that are folders
 # Of a cache of Hugging Face: the content under its digests, which snapshots/ links to by name.
 _HUB_CACHE = frozenset(("blobs", "refs"))

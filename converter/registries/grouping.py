@@ -15,10 +15,16 @@ from formats import portable
 from formats.containers import jsontext
 from formats.errors import ConvertError
 from formats.tensorflow import savedmodel
+from formats.torch.megatron import RANK_FOLDER
+from formats.torch.megatron_dist import COMMON, CONFIG
+from formats.torch.rank_files import RANK as RANK_FILE
+from formats.torch.rank_files import group_files, has_parts
+from formats.torch.training_groups import OPTIMIZER_KEY
 
 MLFLOW = "mlflow"  # the kind of a group that is no format of the catalog
 TENSORFLOW = "tf-checkpoint"
 _LARGEST_INDEX = 100 << 20  # bytes of JSON
+_RANK_HEAD = 1 << 20  # bytes in which a file of a rank names the classes of its tensors
 _LARGEST_GRAPH = 64 << 20  # bytes of an ONNX file that is looked through for names of other files
 
 
@@ -179,7 +185,8 @@ def _find_distributed(found: Division) -> None:
         found.skip((*shards, ".metadata"), TRAINING)
         found.skipped.pop(".metadata", None)
     elif shards:
-        found.add(Group(("",), "torch-dcp", (*_present((".metadata",), found.files), *shards)))
+        beside = (".metadata", "meta.pt", *((COMMON, CONFIG) if COMMON in found.files else ()))
+        found.add(Group(("",), "torch-dcp", (*_present(beside, found.files), *shards)))
     found.take((".metadata",))
 
 
@@ -188,6 +195,29 @@ def _find_deepspeed(found: Division) -> None:
     states = tuple(name for name in found.files if name.endswith("optim_states.pt"))
     if models:
         found.add(Group(("",), "torch-deepspeed", (*models, *states)))
+
+
+def _find_megatron(found: Division) -> None:
+    ranks = tuple(name for name in found.folders if RANK_FOLDER.fullmatch(name))
+    if ranks and any(name.endswith((".pt", ".ckpt")) for name in found.listing.inside(ranks[0])):
+        found.add(Group(("",), "torch-megatron", (), ranks))
+    if CONFIG in found.files and b'"zarr"' in found.listing.head(CONFIG, 1000):
+        files = _present((CONFIG, COMMON), found.files)
+        found.add(Group(("",), "torch-zarr", files, tuple(found.folders)))
+
+
+def _find_ranks(found: Division) -> None:
+    """Take the files of all ranks, where they hold parts of tensors."""
+    groups = [
+        files for files in group_files(found.files)
+        if has_parts(found.listing.head(files.names[0], _RANK_HEAD))
+    ]  # fmt: skip
+    for files in groups:
+        paths = ("", files.names[0]) if len(groups) == 1 else (files.names[0],)
+        found.add(Group(paths, "torch-ranks", files.names))
+    if groups:
+        state = [n for n in found.files if RANK_FILE.fullmatch(n) and OPTIMIZER_KEY.search(n)]
+        found.skip(state, TRAINING)
 
 
 # -- folders as Hugging Face lays them out --------------------------------------------------------
@@ -238,7 +268,8 @@ def _hugging_face(found: Division) -> None:
     before = len(found.groups)
     for family in _FAMILIES:
         _best(found, family)
-    if len(found.groups) > before or "trainer_state.json" in found.files:
+    trainers = ("trainer_state.json", "random_states_0.pkl")  # of transformers, of accelerate
+    if len(found.groups) > before or _present(trainers, found.files):
         found.skip([n for n in found.files if _STATE.fullmatch(n)], TRAINING)
 
 
@@ -447,6 +478,8 @@ RULES: tuple[Callable[[Division], None], ...] = (
     _keras,  # its config.json would be Hugging Face's
     _find_distributed,
     _find_deepspeed,
+    _find_megatron,
+    _find_ranks,
     _hugging_face,  # before the indices, of which it has several for the same weights
     _indices,
     _number,  # what no index names

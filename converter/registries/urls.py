@@ -38,6 +38,9 @@ WHOLE_FORMATS: Final = (
     "savedmodel",
     "torch-dcp",
     "torch-deepspeed",
+    "torch-megatron",
+    "torch-zarr",
+    "torch-ranks",
     "tf-checkpoint",
 )
 # Formats of which a single file may name others: indexes of shards, external data.

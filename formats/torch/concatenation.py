@@ -93,6 +93,77 @@ def join_chunks(
     return Tensor.computed(dtype, shape, lambda: _pieces(parts, shape, dtype, 0), origin=origin)
 
 
+def join_along(tensors: Sequence[Tensor], axis: int, *, blocks: int = 1, origin: str) -> Tensor:
+    """Return the tensor that ranks have split along an axis; reads no data.
+
+    Args:
+        tensors: The part of each rank, in order.
+        axis: Along which they follow each other.
+        blocks: How many tensors of one shape lie one after the other along the axis, in each part
+            and in the result: the gate and the input of a gated unit are two.
+        origin: What messages call it.
+
+    Raises:
+        CorruptError: The parts do not fit each other.
+        UnsupportedError: One can only be read as a whole.
+    """
+    first = tensors[0]
+    sizes = [(*t.shape[:axis], *t.shape[axis + 1 :]) for t in tensors]
+    lengths = [t.shape[axis] if axis < len(t.shape) else -1 for t in tensors]
+    if sizes != sizes[:1] * len(sizes) or any(n < 0 or n % blocks for n in lengths):
+        shapes = ", ".join(str(list(t.shape)) for t in tensors)
+        raise CorruptError(f"its parts do not fit along axis {axis}: {shapes}", where=origin)
+    shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
+    if 0 in shape:
+        return Tensor.inline(first.dtype, shape, b"", origin=origin)
+    chunks, parts, at = [], [], 0
+    for block in range(blocks):
+        for tensor, length in zip(tensors, lengths, strict=True):
+            count = length // blocks
+            if not count:
+                continue
+            chunks.append(Chunk(
+                (*(0,) * axis, at, *(0,) * (len(shape) - axis - 1)),
+                (*shape[:axis], count, *shape[axis + 1 :]),
+            ))  # fmt: skip
+            parts.append(narrow(tensor, axis, block * count, count, origin=origin))
+            at += count
+    return join_chunks(chunks, parts, shape, origin=origin)
+
+
+def narrow(tensor: Tensor, axis: int, start: int, length: int, *, origin: str) -> Tensor:
+    """Return a run of a tensor along an axis, a view of the same bytes.
+
+    Raises:
+        UnsupportedError: It can only be read as a whole.
+    """
+    view = _view(tensor, origin)
+    shape = (*tensor.shape[:axis], length, *tensor.shape[axis + 1 :])
+    offset = view.offset + start * view.strides[axis]
+    return Tensor(tensor.dtype, shape, Strided(view.span, offset, view.strides, view.byteorder))
+
+
+def unstack_chunks(
+    chunks: Sequence[Chunk], tensors: Sequence[Tensor], shape: tuple[int, ...], *, origin: str
+) -> list[Tensor]:
+    """Return the rows of the tensor that the chunks make up, each a tensor; as `join_chunks`."""
+    result = []
+    for row in range(shape[0]):
+        inner, parts = [], []
+        for chunk, tensor in zip(chunks, tensors, strict=True):
+            at = row - chunk.offsets[0]
+            if not 0 <= at < chunk.sizes[0]:
+                continue
+            view = _view(tensor, origin)
+            offset = view.offset + at * view.strides[0]
+            rows = Strided(view.span, offset, view.strides[1:], view.byteorder)
+            inner.append(Chunk(chunk.offsets[1:], chunk.sizes[1:]))
+            parts.append(Tensor(tensor.dtype, tensor.shape[1:], rows, origin))
+        is_whole = len(inner) == 1
+        result.append(parts[0] if is_whole else join_chunks(inner, parts, shape[1:], origin=origin))
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A chunk, or rows of it: its elements without the axes that were walked along already."""

@@ -22,8 +22,7 @@ from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.torch.bundle import finish
 from formats.torch.concatenation import Chunk, join_chunks
 from formats.torch.containers import Session, read_any
-from formats.torch.distributed import row
-from formats.torch.pickled_values import as_tensor, key_text
+from formats.torch.pickled_values import as_tensor, key_text, row
 from formats.torch.tensor_values import TensorValue
 from formats.torch.tensors import Maker
 from formats.torch.walk import Tree

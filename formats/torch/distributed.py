@@ -16,16 +16,19 @@ from formats.core.storage import File, Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.bundle import finish
-from formats.torch.concatenation import Chunk, check_tiling, join_chunks
-from formats.torch.containers import Session, read_bare
-from formats.torch.pickled_values import as_tensor, key_text
+from formats.torch.concatenation import Chunk, check_tiling, join_chunks, unstack_chunks
+from formats.torch.containers import Session, read_any, read_bare
+from formats.torch.megatron_dist import add_common, find_backend, leave_out_extra_state
+from formats.torch.megatron_names import EXTRA_STATE, STACKED
+from formats.torch.pickled_values import as_tensor, key_text, row
 from formats.torch.similar_files import AlikeFiles
 from formats.torch.tensor_values import TensorValue, TorchType, dtype_of
 from formats.torch.tensors import Maker
-from formats.torch.training_groups import OPTIMIZER_KEY, TRAINING_KEY
+from formats.torch.training_groups import find_group_of_name
 from formats.torch.walk import MAX_PATH
 
 METADATA = ".metadata"
+EXTRA = "meta.pt"  # what Lightning keeps beside: versions, hyperparameters, loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +65,23 @@ def read(artifact: Artifact) -> Bundle:
     entries, places = metadata.get("state_dict_metadata"), metadata.get("storage_data")
     if not isinstance(entries, dict) or not isinstance(places, dict):
         raise CorruptError("does not say which tensors there are", where=where)
-    reader = _Reader(artifact, session, _places(places, where))
+    is_megatron = "mcore_data" in metadata or find_backend(artifact) is not None
+    reader = _Reader(artifact, session, _places(places, where), is_megatron=is_megatron)
     for key, entry in entries.items():
         reader.entry(key_text(key), entry)
     ranks = len({n.split("_")[2] for n in shards if n.count("_") > 2})  # __<rank>_<n>.distcp
     tree = reader.tree
+    used = {METADATA, *shards, *(add_common(artifact, session, tree) if is_megatron else ())}
+    if EXTRA in artifact.names:
+        tree.add(read_any(Span.whole(artifact.member(EXTRA)), session, EXTRA).value, "", EXTRA)
+        used.add(EXTRA)
     for name in artifact.names:
-        if name != METADATA and name not in shards:
+        if name not in used:
             tree.leave_out(name, "another file of the folder")
+    variant = "distributed checkpoint" + (" of Megatron-Core" if is_megatron else "")
     recorded = {k: v for k in ("version",) if isinstance(v := metadata.get(k), str)}
     return finish(
-        tree, session, format="torch-dcp", variant="distributed checkpoint", recorded=recorded,
+        tree, session, format="torch-dcp", variant=variant, recorded=recorded,
         distribution={"ranks": ranks} if ranks > 1 else {},
     )  # fmt: skip
 
@@ -104,15 +113,6 @@ def _places(stored: dict[object, object], where: str) -> dict[tuple[str, tuple[i
     return places
 
 
-def row(value: object) -> tuple[int, ...] | None:
-    """Return sizes or offsets, or None where they are none."""
-    if isinstance(value, (tuple, list)) and len(value) <= 64:
-        numbers = tuple(n for n in value if type(n) is int)
-        if len(numbers) == len(value):
-            return numbers
-    return None
-
-
 def read_recorded_type(properties: object) -> TorchType | None:
     """Return the element type that a tensor's properties name."""
     state = properties.state[0] if isinstance(properties, Record) and properties.state else None
@@ -129,8 +129,11 @@ class _Reader:
         artifact: Artifact,
         session: Session,
         places: dict[tuple[str, tuple[int, ...]], Place],
+        *,
+        is_megatron: bool,
     ) -> None:
         self.artifact = artifact
+        self.is_megatron = is_megatron
         self.session = session
         self.places = places
         self.tree = session.tree()
@@ -143,7 +146,7 @@ class _Reader:
         if len(name) > MAX_PATH:
             raise LimitError(f"a name of {len(name)} characters", where=self.artifact.name)
         cls = entry.cls if isinstance(entry, Record) else ""
-        group = _group(name)
+        group = find_group_of_name(name)
         if cls.endswith(".TensorStorageMetadata"):
             self._tensor(name, attributes(entry), group)
             return
@@ -151,7 +154,11 @@ class _Reader:
         if place is None:
             self.tree.leave_out(name, "the checkpoint has no data for it")
             return
-        self.tree.add(self._load(place, name), name, f"{place.file}:{name}", group)
+        value = self._load(place, name)
+        if self.is_megatron and EXTRA_STATE.fullmatch(name):
+            leave_out_extra_state(self.tree, name, value)
+            return
+        self.tree.add(value, name, f"{place.file}:{name}", group)
 
     def _tensor(self, name: str, entry: dict[object, object], group: Group | None) -> None:
         shape = row(entry.get("size"))
@@ -172,7 +179,8 @@ class _Reader:
                 expected=recorded.name,
                 where=self.artifact.name,
             )
-        if len(chunks) == 1 and chunks[0] == Chunk((0,) * len(shape), shape):
+        stacked = STACKED.fullmatch(name) if self.is_megatron and shape and not group else None
+        if not stacked and len(chunks) == 1 and chunks[0] == Chunk((0,) * len(shape), shape):
             self.tree.add(first, name, f"{places[0].file}:{name}", group)
             return
         if 0 in shape and 0 in first.shape:
@@ -184,6 +192,10 @@ class _Reader:
         values = [first]
         values += [self._value(c, p, name) for c, p in zip(chunks[1:], places[1:], strict=True)]
         tensors = [self.maker.tensor(value, name) for value in values]
+        if stacked:  # one tensor of all layers: the model has one for each
+            for i, layer in enumerate(unstack_chunks(chunks, tensors, shape, origin=name)):
+                self.tree.add_joined(first, layer, f"{stacked[1]}{i}.{stacked[2]}", group)
+            return
         self.tree.add_joined(first, join_chunks(chunks, tensors, shape, origin=name), name, group)
 
     def _chunks(self, name: str, listed: object) -> list[Chunk]:
@@ -228,11 +240,3 @@ class _Reader:
             file = self._files[place.file] = self.artifact.member(place.file)
         span = Span.whole(file).sub(place.offset, place.length)
         return self._shards.value(span, f"{self.artifact.name}/{place.file}")
-
-
-def _group(name: str) -> Group | None:
-    """Return which leftover an entry is, told from the first part of its name."""
-    first = name.split(".", 1)[0]
-    if OPTIMIZER_KEY.search(first):
-        return "optimizer"
-    return "training" if TRAINING_KEY.search(first) else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from formats.containers.pickle.unpickler import Constructor, Unpickler
 from formats.containers.pickle.values import Global, Record
+from formats.torch.distributed_tensors import CLASSES, STATE
 from formats.torch.tensor_values import (
     StorageRef,
     TensorValue,
@@ -241,7 +242,9 @@ def _rebuild_from_type(vm: Unpickler, args: tuple[object, ...]) -> object:
         cls = args[1].name if isinstance(args[1], Global) else ""
         if cls not in PLAIN_CLASSES:
             value.cls = cls
-        if len(args) > 3 and args[3]:
+        if CLASSES.fullmatch(cls):
+            value.layout, value.parts = "distributed", {STATE: args[3] if len(args) > 3 else ()}
+        elif len(args) > 3 and args[3]:
             value.state.append(args[3])
     return value
 

@@ -86,6 +86,15 @@ def as_tensor(value: object) -> TensorValue | None:
     return None
 
 
+def row(value: object) -> tuple[int, ...] | None:
+    """Return sizes or offsets, or None where they are none."""
+    if isinstance(value, (tuple, list)) and len(value) <= 64:
+        numbers = tuple(n for n in value if type(n) is int)
+        if len(numbers) == len(value):
+            return numbers
+    return None
+
+
 def is_module(record: Record) -> bool:
     """Return whether an object keeps tensors as `torch.nn.Module` does."""
     state = state_dict(record)

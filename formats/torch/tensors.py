@@ -12,7 +12,8 @@ from formats.core.bundle import JSON, Encoding, Group
 from formats.core.names import unique_names
 from formats.core.storage import Buffer, Span
 from formats.core.weights import DTYPES, Piece, Tensor, row_major
-from formats.errors import CorruptError
+from formats.errors import CorruptError, UnsupportedError
+from formats.torch.distributed_tensors import RankMissingError, join
 from formats.torch.tensor_values import TensorValue
 from formats.torch.walk import Found, Tree
 
@@ -89,6 +90,8 @@ class Maker:
             self.tree.leave_out(found.path, f"elements of a type we do not know, {named}")
         elif value.layout == "strided":
             self._entry(found, self.tensor(value, found.origin))
+        elif value.layout == "distributed":
+            self._entry(found, self._join_alone(value, found.origin))
         elif value.layout == "subclass" and not found.roles:
             self.tree.leave_out(found.path, f"a {value.cls} that holds no tensors we can find")
         else:
@@ -138,6 +141,16 @@ class Maker:
             raise CorruptError(f"a quantised tensor's {role} is no number", where=origin) from None
         shape = (len(numbers),) if isinstance(part, list) else ()
         return Tensor.inline(DTYPES[kind], shape, data, origin=origin)
+
+    def _join_alone(self, value: TensorValue, origin: str) -> Tensor:
+        """Return a tensor of ranks, of which there is one file."""
+        try:
+            return join([value], self.tensor, lambda _: None, origin=origin)
+        except RankMissingError as e:
+            raise UnsupportedError(
+                f"has the parts of one rank: {e.found}", where=origin,
+                hint="Give the folder that has the files of all ranks",
+            ) from e  # fmt: skip
 
     def tensor(self, value: TensorValue, origin: str) -> Tensor:
         """Return one strided tensor.

@@ -46,6 +46,14 @@ def find_group(key: str, value: object, owner: object) -> Group | None:
     return None
 
 
+def find_group_of_name(name: str) -> Group | None:
+    """Return the group of a flat name, by its first part; None for the model itself."""
+    first = name.split(".", 1)[0]
+    if OPTIMIZER_KEY.search(first):
+        return "optimizer"
+    return "training" if TRAINING_KEY.search(first) else None
+
+
 def is_random_state(key: str, value: TensorValue) -> bool:
     """Return whether a tensor is the state of a random generator: bytes under such a key."""
     is_bytes = value.type is not None and value.type.name == "uint8"

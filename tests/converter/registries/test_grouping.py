@@ -39,6 +39,13 @@ ROWS = [
     ("config.json metadata.json model.weights.h5 tokenizer.json", {"": ""}, "tokenizer.json", ""),
     ("__0_0.distcp __1_0.distcp .metadata notes.md", {"": ""}, "notes.md", ""),
     ("mp_rank_00_model_states.pt zero_pp_rank_0_mp_rank_00_optim_states.pt", {"": ""}, "", ""),
+    ("mp_rank_00/model_optim_rng.pt mp_rank_01/model_optim_rng.pt notes.md", {"": ""}, "notes.md",
+     ""),
+    ("mp_rank_00/notes.md a.pt", {}, "a.pt", ""),
+    ("__0_0.distcp .metadata common.pt metadata.json", {"": ""}, "", ""),
+    ("__0_0.distcp .metadata metadata.json", {"": ""}, "metadata.json", ""),
+    ("__0_0.distcp .metadata meta.pt", {"": ""}, "", ""),
+    ("m_rank0.pt m_rank1.pt", {}, "m_rank0.pt m_rank1.pt", ""),  # whole models, for all we know
     ("config.json model.safetensors", {"": ""}, "", ""),
     ("config.json model.safetensors model.fp16.safetensors", {"model.safetensors": ""}, "",
      "model.fp16.safetensors"),
@@ -61,6 +68,8 @@ ROWS = [
      {"m.weights.json": "m.weights.json"}, "n.weights.h5", ""),
     ("trainer_state.json optimizer.pt rng_state_0.pth model.pt", {}, "model.pt trainer_state.json",
      "optimizer.pt rng_state_0.pth"),
+    ("model.safetensors optimizer.bin random_states_0.pkl", {}, "model.safetensors",
+     "optimizer.bin random_states_0.pkl"),
     ("optimizer.pt model.pt", {}, "model.pt optimizer.pt", ""),
     ("ckpt-1.index ckpt-1.data-00000-of-00001 ckpt-1.meta ckpt-2.index ckpt-2.data-00000-of-00001",
      {"ckpt-1": "ckpt-1", "ckpt-2": "ckpt-2"}, "", ""),
@@ -92,6 +101,26 @@ def test_what_belongs_together(
     assert tops <= set(told)
     for name in set(files.split()) - tops:
         assert name in told or name.partition("/")[0] in inside
+
+
+def test_files_of_ranks_that_hold_parts_of_tensors() -> None:
+    parts = b"torch.distributed.tensor.DTensor"
+    files = {"a_rank0.pt": parts, "a_rank1.pt": b"", "optim_rank0.pt": parts, "x.pt": b""}
+    found = divided(files)
+    assert [(g.paths, g.files) for g in found.groups] == [
+        (("", "a_rank0.pt"), ("a_rank0.pt", "a_rank1.pt"))
+    ]
+    assert (list(found.files), list(found.skipped)) == (["x.pt"], ["optim_rank0.pt"])
+    found = divided({f"ba{step}-rank{rank}.pt": parts for step in (1, 2) for rank in (0, 1)})
+    assert [g.called for g in found.groups] == ["ba1-rank0.pt", "ba2-rank0.pt"]
+
+
+def test_arrays_of_zarr_that_a_checkpoint_has() -> None:
+    config = b'{"sharded_backend": "zarr"}'
+    files = {"metadata.json": config, "common.pt": b"", "w/.zarray": b"", "s/shard_0_1.pt": b""}
+    (group,) = divided(files).groups
+    assert (group.kind, group.folders) == ("torch-zarr", ("s", "w"))
+    assert not divided({**files, "metadata.json": b"{}"}).groups
 
 
 def test_an_optimizer_that_was_saved_like_a_model_is_none() -> None:
@@ -152,6 +181,8 @@ def test_every_rule_is_one_that_some_row_needs() -> None:
             content = names(files)
             if "m.onnx" in content:
                 content["m.onnx"] = LOCATION + b"\x01w"
+            if "m_rank0.pt" in content:
+                content["m_rank0.pt"] = b"DTensor"
             found = Division(divided(content).listing)
             rule(found)
             changed |= bool(found.groups or found.skipped)
