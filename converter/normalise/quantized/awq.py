@@ -5,9 +5,10 @@ Source: autoawq 0.2.9, ``modules/linear/gemm.py``, ``gemv.py`` and ``utils/packi
 
 from collections.abc import Iterator
 
-from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks
+from converter.normalise.quantized.forms import Dequantized
+from converter.normalise.quantized.grouped import Grouped
+from converter.normalise.quantized.layer import Array, Layer, bands
 from converter.normalise.quantized.packing import unpack
-from formats.core.weights import Tensor
 from formats.errors import UnsupportedError
 
 BITS, VALUES = 4, 8  # of an integer, and how many there are in a word of 32 bits
@@ -15,7 +16,7 @@ ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # where the eight outputs of a word of `gemm` 
 VERSIONS = ("gemm", "gemv")
 
 
-def dequantize(layer: Layer) -> Tensor:
+def dequantize(layer: Layer) -> Dequantized:
     """Return ``scales * (qweight - qzeros)``."""
     recorded = layer.settings.get("version") or layer.settings.get("packing_format") or "gemm"
     version = str(recorded).lower()
@@ -37,25 +38,30 @@ def dequantize(layer: Layer) -> Tensor:
         fits = scales.shape[0] == packed_zeros.shape[0] == outputs and scales.shape[1] >= groups
     layer.check(fits=fits and inputs == groups * size, why="AWQ's tensors do not fit each other")
 
-    def compute() -> Iterator[Array]:
-        import numpy as np
-
-        stored, packed = layer.read("qweight"), layer.read("qzeros")
-        factors = layer.read("scales").astype(np.float32)
-        zeros = unpack(packed, BITS, packed.shape[1] * VALUES)
+    def read_values() -> Iterator[Array]:
+        stored = layer.read("qweight")
         if version == "gemv":
             for band in bands((outputs, inputs)):
-                own = zeros[band, :groups].astype(np.float32), factors[band, :groups]
-                yield in_blocks(unpack(stored[band], BITS, inputs), *own)
+                yield unpack(stored[band], BITS, inputs)
             return
-        zeros, factors = _in_order(zeros).T.astype(np.float32), factors.T
         for words in bands((outputs // VALUES, inputs * VALUES)):
-            band = slice(words.start * VALUES, words.stop * VALUES)
             part = stored[:, words]
-            values = _in_order(unpack(part, BITS, part.shape[1] * VALUES)).T
-            yield in_blocks(values, zeros[band], factors[band])
+            yield _in_order(unpack(part, BITS, part.shape[1] * VALUES)).T
 
-    return layer.floats(scales.dtype, (outputs, inputs), compute)
+    def read_zeros() -> Array:
+        import numpy as np
+
+        packed = layer.read("qzeros")
+        zeros = unpack(packed, BITS, packed.shape[1] * VALUES).astype(np.int16)
+        return zeros[:, :groups] if version == "gemv" else _in_order(zeros).T
+
+    def read_scales() -> Array:
+        factors = layer.read("scales")
+        return factors[:, :groups] if version == "gemv" else factors.T
+
+    return Grouped(
+        layer, scales.dtype, (outputs, inputs), groups, BITS, read_values, read_zeros, read_scales
+    ).dequantized()
 
 
 def _in_order(values: Array) -> Array:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from converter.normalise.quantized.layer import BAND, Array, Layer, float_dtype
+from converter.normalise.quantized.forms import Dequantized, Form, lazy_array, lazy_values
+from converter.normalise.quantized.layer import BAND, Array, Layer, float_dtype, scale_values
 from converter.normalise.quantized.packing import unpack
-from formats.core.weights import DTYPES, DType, Tensor
+from formats.core.weights import DTYPES, DType
 from formats.errors import CorruptError
 
 PARTS = re.compile(
@@ -21,29 +22,23 @@ PARTS = re.compile(
 STEP = 7.874015718698502e-3  # 1 / 127, as the library has it
 
 
-def dequantize(layer: Layer) -> Tensor:
+def dequantize(layer: Layer) -> Dequantized:
     """Return the weight of either form."""
     state = next((role for role in layer.parts if role.startswith("quant_state")), None)
     return _of_8_bits(layer) if state is None else _of_4_bits(layer, state)
 
 
-def _of_8_bits(layer: Layer) -> Tensor:
+def _of_8_bits(layer: Layer) -> Dequantized:
     """Return ``weight * SCB / 127``."""
     weight, scales = layer.need("weight"), layer.need("SCB", dtype="float")
     layer.check(
         fits=len(weight.shape) == 2 and weight.dtype.name == "int8"
-        and scales.size == weight.shape[0],
+        and scales.shape in ((weight.shape[0],), (weight.shape[0], 1)),
         why="8-bit weights and their scales do not fit",
     )  # fmt: skip
 
-    def compute() -> Iterator[Array]:
-        import numpy as np
-
-        factors = layer.read("SCB").astype(np.float32).reshape(-1, 1)
-        product: Array = layer.read("weight") * factors * np.float32(STEP)
-        yield product
-
-    return layer.floats(model_dtype(layer, "float16"), weight.shape, compute)
+    dtype = model_dtype(layer, "float16")
+    return scale_values(layer, "weight", "SCB", dtype=dtype, factor=STEP)
 
 
 def model_dtype(layer: Layer, default: str) -> DType:
@@ -89,7 +84,7 @@ class State:
             ) from None
 
 
-def _of_4_bits(layer: Layer, role: str) -> Tensor:
+def _of_4_bits(layer: Layer, role: str) -> Dequantized:
     """Return ``quant_map[weight] * absmax``; the elements are blocks, in order."""
     state = State.read(layer, role)
     count, weight = prod(state.shape), layer.need("weight")
@@ -98,25 +93,49 @@ def _of_4_bits(layer: Layer, role: str) -> Tensor:
         and state.block > 0 and min(state.shape, default=0) > 0,
         why="4-bit weights do not fit their state",
     )  # fmt: skip
+    blocks = -(-count // state.block)
+
+    def read_values() -> Iterator[Array]:
+        import numpy as np
+
+        stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1)
+        step = max(1, BAND // state.block // 2) * 2 * state.block  # two elements are a byte
+        for start in range(0, count, step):
+            packed = stored[start // 2 : (start + step) // 2]
+            values = unpack(packed[:, None], 4, 2)[:, ::-1].reshape(-1)  # the first is high
+            yield values[: count - start]
+
+    def read_table() -> Array:
+        import numpy as np
+
+        return layer.read("quant_map").reshape(-1).astype(np.float32)
 
     def compute() -> Iterator[Array]:
         import numpy as np
 
-        stored = np.ascontiguousarray(layer.read("weight")).view(np.uint8).reshape(-1)
-        table, largest = (
-            layer.read("quant_map").reshape(-1).astype(np.float32),
-            _read_scales(layer, state),
-        )
-        layer.check(fits=len(largest) * state.block >= count, why="too few scales for the blocks")
-        step = max(1, BAND // state.block // 2) * 2  # blocks; two elements are a byte
-        for first in range(0, len(largest), step):
-            start, scales = first * state.block, largest[first : first + step]
-            packed = stored[start // 2 : (start + step * state.block) // 2]
-            values = unpack(packed[:, None], 4, 2)[:, ::-1].reshape(-1)  # the first is high
-            values = values[: count - start]
-            yield table[values] * np.repeat(scales, state.block)[: len(values)]
+        table, scales, first = read_table(), _read_scales(layer, state), 0
+        layer.check(fits=len(scales) >= blocks, why="too few scales for the blocks")
+        for values in read_values():
+            own = scales[first : first + -(-len(values) // state.block)]
+            yield table[values] * np.repeat(own, state.block)[: len(values)]
+            first += len(own)
 
-    return layer.floats(state.dtype, state.shape, compute)
+    def read_filled() -> Iterator[Array]:
+        import numpy as np
+
+        yield from read_values()
+        yield np.zeros(blocks * state.block - count, np.uint8)
+
+    return layer.weight(
+        state.dtype, state.shape, compute,
+        lambda: Form(
+            state.dtype,
+            lazy_values("uint4", (blocks, state.block), read_filled),
+            lazy_array("float32", (blocks, 1), lambda: _read_scales(layer, state)[:blocks]),
+            table=lazy_array("float32", (16,), read_table),
+            shape=state.shape,
+        ),
+    )  # fmt: skip
 
 
 def _read_scales(layer: Layer, state: State) -> Array:

@@ -6,18 +6,19 @@ Source: compressed_tensors 0.20, ``compressors/`` and ``quantization/lifecycle/f
 import re
 from collections.abc import Iterator
 
+from converter.normalise.quantized.forms import Dequantized, Form, float4_form, lazy_array
+from converter.normalise.quantized.grouped import Grouped
 from converter.normalise.quantized.layer import (
     Array,
     Layer,
     bands,
     check_scale,
-    in_blocks,
     scale_values,
     spread,
 )
 from converter.normalise.quantized.packing import unpack, unpack_float4
 from formats.core.bundle import JSON
-from formats.core.weights import DTYPES, Tensor
+from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError
 
 PARTS = re.compile(
@@ -26,10 +27,10 @@ PARTS = re.compile(
 MX_BIAS = 127  # of exponents that are scales
 
 
-def dequantize(layer: Layer) -> Tensor:
+def dequantize(layer: Layer) -> Dequantized:
     """Return ``scale * (weight - zero_point)`` of the form that the tensors have."""
     if "packed" not in layer.parts:
-        return scale_values(layer, "weight", _blocks(layer))
+        return scale_values(layer, "weight", blocks=_blocks(layer))
     dtype = layer.need("packed").dtype.name
     if dtype == "int32":
         return _packed(layer)
@@ -38,7 +39,7 @@ def dequantize(layer: Layer) -> Tensor:
     raise UnsupportedError(f"compressed-tensors packed as {dtype}", where=layer.name)
 
 
-def _packed(layer: Layer) -> Tensor:
+def _packed(layer: Layer) -> Dequantized:
     """Return a weight of integers that are packed in words of 32 bits, more than the sign is."""
     scale = layer.need("scale", dtype="float", rank=2)
     layer.need("packed", dtype="int32", rank=2)
@@ -53,30 +54,43 @@ def _packed(layer: Layer) -> Tensor:
     check_scale(layer, scale, shape)
     half = 1 << (bits - 1)
 
-    def compute() -> Iterator[Array]:
+    groups = scale.shape[1]
+
+    def read_values() -> Iterator[Array]:
+        stored = layer.read("packed")
+        for band in bands((rows, shape[1])):
+            yield unpack(stored[band], bits, shape[1])
+
+    def read_zeros() -> Array:
         import numpy as np
 
-        stored, factors = layer.read("packed"), layer.read("scale").astype(np.float32)
-        zeros = np.zeros_like(factors)
+        zeros = np.zeros(scale.shape, np.int16)
         if "zero_point" in layer.parts:
             points = layer.read("zero_point")
             if points.dtype == np.int32:  # packed along the rows
-                zeros = unpack(points.T, bits, factors.shape[0]).T.astype(np.float32) - half
+                zeros = unpack(points.T, bits, scale.shape[0]).T.astype(np.int16) - half
             else:
-                zeros = points.astype(np.float32)
+                zeros = points.astype(np.int16)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
-        zeros += half
-        groups = layer.read("g_idx") if "g_idx" in layer.parts else None
-        if groups is not None and groups.min() >= 0:
-            fits = groups.shape == (shape[1],) and groups.max() < factors.shape[1]
-            layer.check(fits=fits, why="g_idx does not fit")
-            zeros, factors = zeros[:, groups], factors[:, groups]
-        zeros, factors = (spread(v, (shape[0], v.shape[1])) for v in (zeros, factors))
-        zeros, factors = (np.broadcast_to(v, (shape[0], v.shape[1])) for v in (zeros, factors))
-        for band in bands(shape):
-            yield in_blocks(unpack(stored[band], bits, shape[1]), zeros[band], factors[band])
+        return np.broadcast_to(zeros + half, (rows, groups))
 
-    return layer.floats(scale.dtype, shape, compute)
+    def read_scales() -> Array:
+        import numpy as np
+
+        return np.broadcast_to(layer.read("scale"), (rows, groups))
+
+    def find_groups() -> "Array | None":
+        found = layer.read("g_idx") if "g_idx" in layer.parts else None
+        if found is None or found.min() < 0:
+            return None
+        fits = found.shape == (shape[1],) and found.max() < groups
+        layer.check(fits=fits, why="g_idx does not fit")
+        return found
+
+    return Grouped(
+        layer, scale.dtype, (rows, shape[1]), groups, bits, read_values, read_zeros, read_scales,
+        find_groups,
+    ).dequantized()  # fmt: skip
 
 
 def _weight_settings(layer: Layer) -> list[dict[str, JSON]]:
@@ -115,13 +129,13 @@ def _bits(layer: Layer) -> int:
     return fitting[0]
 
 
-def _of_4_bit_floats(layer: Layer) -> Tensor:
+def _of_4_bit_floats(layer: Layer) -> Dequantized:
     """Return a weight of 4-bit floats: NVFP4 with a global scale, MXFP4 with exponents."""
     packed, scale = layer.need("packed"), layer.need("scale")
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
     check_scale(layer, scale, shape)
 
-    def compute() -> Iterator[Array]:
+    def read_scales() -> Array:
         import numpy as np
 
         factors = layer.read("scale").astype(np.float32)
@@ -129,6 +143,15 @@ def _of_4_bit_floats(layer: Layer) -> Tensor:
             factors = np.ldexp(np.float32(1), factors.astype(np.int32) - MX_BIAS)
         if "global_scale" in layer.parts:
             factors = factors / layer.read("global_scale").astype(np.float32).reshape(1, 1)
-        yield unpack_float4(layer.read("packed")) * spread(factors, shape)
+        return factors
 
-    return layer.floats(DTYPES["bfloat16"], shape, compute)
+    def compute() -> Iterator[Array]:
+        yield unpack_float4(layer.read("packed")) * spread(read_scales(), shape)
+
+    def find_form() -> Form | str:
+        if scale.shape[:-1] != shape[:-1]:
+            return "rows share a scale"
+        factors = lazy_array("float32", scale.shape, read_scales)
+        return float4_form(DTYPES["bfloat16"], packed, factors, shape)
+
+    return layer.weight(DTYPES["bfloat16"], shape, compute, find_form)

@@ -4,18 +4,17 @@ Source: transformers 5.23, ``integrations/finegrained_fp8.py`` and ``fbgemm_fp8.
 """
 
 import re
-from collections.abc import Iterator
 
 from converter.normalise.quantized.bitsandbytes import model_dtype
-from converter.normalise.quantized.layer import Array, Layer, check_scale, spread
-from formats.core.weights import Tensor
+from converter.normalise.quantized.forms import Dequantized
+from converter.normalise.quantized.layer import Layer, scale_values
 
 PARTS = re.compile(
     r"(?P<layer>.+)\.(?P<role>weight_scale_inv|weight_scale|input_scale_ub|activation_scale)"
 )
 
 
-def dequantize(layer: Layer) -> Tensor:
+def dequantize(layer: Layer) -> Dequantized:
     """Return ``weight * scale``."""
     weight = layer.need("weight", dtype="float8")
     role = "weight_scale_inv" if "weight_scale_inv" in layer.parts else "weight_scale"
@@ -23,12 +22,6 @@ def dequantize(layer: Layer) -> Tensor:
     recorded = layer.settings.get("weight_block_size")
     sizes = [n for n in recorded if isinstance(n, int)] if isinstance(recorded, list) else []
     blocks = sizes if len(sizes) == len(scale.shape) == len(weight.shape) else []
-    check_scale(layer, scale, weight.shape, blocks)
-
-    def compute() -> Iterator[Array]:
-        import numpy as np
-
-        factors = spread(layer.read(role).astype(np.float32), weight.shape, blocks)
-        yield layer.read("weight").astype(np.float32) * factors
-
-    return layer.floats(model_dtype(layer, "bfloat16"), weight.shape, compute)
+    return scale_values(
+        layer, "weight", role, dtype=model_dtype(layer, "bfloat16"), blocks=blocks
+    )

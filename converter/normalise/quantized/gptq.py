@@ -6,16 +6,17 @@ Source: auto_gptq 0.7.1, ``nn_modules/qlinear/qlinear_cuda.py``; gptqmodel 7.7, 
 import re
 from collections.abc import Iterator
 
-from converter.normalise.quantized.layer import Array, Layer, bands, in_blocks
+from converter.normalise.quantized.forms import Dequantized
+from converter.normalise.quantized.grouped import Grouped
+from converter.normalise.quantized.layer import Array, Layer, bands
 from converter.normalise.quantized.packing import unpack
-from formats.core.weights import Tensor
 from formats.errors import UnsupportedError
 
 PARTS = re.compile(r"(?P<layer>.+)\.(?P<role>qweight|qzeros|scales|g_idx)")
 FORMATS = {"gptq": 1, "gptq_v2": 0, "auto_round:auto_gptq": 1, "auto_round:gptq": 1}
 
 
-def dequantize(layer: Layer) -> Tensor:
+def dequantize(layer: Layer) -> Dequantized:
     """Return ``scales * (qweight - zeros)``, the zeros one more than what is stored in format 1."""
     recorded = layer.settings.get("checkpoint_format") or layer.settings.get("packing_format")
     form = str(recorded or "gptq").lower()
@@ -40,20 +41,27 @@ def dequantize(layer: Layer) -> Tensor:
         why=f"GPTQ's tensors do not fit each other at {bits} bits",
     )  # fmt: skip
 
-    def compute() -> Iterator[Array]:
+    def read_values() -> Iterator[Array]:
+        stored = layer.read("qweight")
+        for band in bands((outputs, inputs)):
+            yield unpack(stored[:, band].T, bits, inputs)
+
+    def read_zeros() -> Array:
         import numpy as np
 
-        stored = layer.read("qweight")
-        zeros = unpack(layer.read("qzeros"), bits, outputs).T.astype(np.float32) + FORMATS[form]
-        factors = layer.read("scales").T.astype(np.float32)
+        return unpack(layer.read("qzeros"), bits, outputs).T.astype(np.int16) + FORMATS[form]
+
+    def find_groups() -> "Array | None":
+        import numpy as np
+
         in_order = np.arange(inputs) * groups // inputs
         group_indices = in_order if order is None else order.numpy()
         is_inside = group_indices.min() >= 0 and group_indices.max() < groups
         layer.check(fits=bool(is_inside), why="g_idx names a group that is not there")
         is_sorted = not inputs % groups and (group_indices == in_order).all()
-        for band in bands((outputs, inputs)):
-            values = unpack(stored[:, band].T, bits, inputs)
-            own = (zeros[band], factors[band])
-            yield in_blocks(values, *(own if is_sorted else (v[:, group_indices] for v in own)))
+        return None if is_sorted else group_indices
 
-    return layer.floats(scales.dtype, (outputs, inputs), compute)
+    return Grouped(
+        layer, scales.dtype, (outputs, inputs), groups, bits, read_values, read_zeros,
+        lambda: layer.read("scales").T, find_groups,
+    ).dequantized()  # fmt: skip

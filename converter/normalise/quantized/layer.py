@@ -1,10 +1,17 @@
 """A quantised layer: the tensors that stand for one weight, and the weight that they stand for."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from converter.normalise.quantized.forms import (
+    Dequantized,
+    FindForm,
+    Form,
+    lazy_array,
+    scale_dtype,
+)
 from formats.core.bundle import JSON
 from formats.core.weights import DTYPES, DType, Tensor, numpy_dtype
 from formats.errors import CorruptError, UnsupportedError
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 BAND = 1 << 20  # elements that are computed at once
+MATRIX = 2  # axes
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Settings: TypeAlias = Mapping[str, JSON]
 
@@ -72,15 +80,20 @@ class Layer:
             shapes = {role: list(tensor.shape) for role, tensor in self.parts.items()}
             raise CorruptError(f"{why}: {shapes}", where=self.name)
 
-    def floats(
-        self, dtype: DType, shape: tuple[int, ...], compute: Callable[[], Iterator[Array]]
-    ) -> Tensor:
+    def weight(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        compute: Callable[[], Iterator[Array]],
+        find_form: FindForm,
+    ) -> Dequantized:
         """Return the weight, which is computed when it is read and rounded once to its dtype.
 
         Args:
             dtype: Of the weight.
             shape: Outputs before inputs, as ``torch.nn.Linear`` has them.
             compute: Yields rows one after the other, in more precision.
+            find_form: See `Dequantized`.
         """
         models = TRANSPOSED.get(str(self.model.get("model_type")), ())
         is_transposed = self.name.split(".")[-2:-1] and self.name.split(".")[-2] in models
@@ -107,7 +120,13 @@ class Layer:
             for some in rows():
                 yield some.tobytes()
 
-        return Tensor.computed(dtype, shape[::-1] if is_transposed else shape, pieces)
+        def find_turned_form() -> Form | str:
+            form = find_form()
+            return replace(form, axes=(1, 0)) if isinstance(form, Form) else form
+
+        if is_transposed:
+            return Dequantized(Tensor.computed(dtype, shape[::-1], pieces), find_turned_form)
+        return Dequantized(Tensor.computed(dtype, shape, pieces), find_form)
 
 
 def bands(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -117,48 +136,88 @@ def bands(shape: tuple[int, ...]) -> Iterator[slice]:
         yield slice(first, first + step)
 
 
-def in_blocks(values: Array, zeros: Array, factors: Array) -> Array:
-    """Return ``(values - zeros) * factors`` of matrices, where columns share both in blocks."""
-    import numpy as np
-
-    blocks = values.reshape(len(values), zeros.shape[1], -1).astype(np.float32)
-    blocks -= zeros[..., None]
-    blocks *= factors[..., None]
-    return blocks.reshape(values.shape)
-
-
-def scale_values(layer: Layer, role: str, blocks: Sequence[int] = ()) -> Tensor:
+def scale_values(
+    layer: Layer, role: str, scale_role: str = "scale", *, dtype: DType | None = None,
+    blocks: Sequence[int] = (), factor: float | None = None,
+) -> Dequantized:  # fmt: skip
     """Return ``scale * (values - zero_point)`` of integers or floats that are not packed.
 
     Args:
         layer: The layer.
         role: Of the values.
+        scale_role: Of the scales.
+        dtype: Of the weight; by default that of the scales.
         blocks: See `check_scale`.
+        factor: Of the product, before it is rounded.
 
     Raises:
         CorruptError: The tensors do not fit each other.
         UnsupportedError: The values have more than 8 bits: they may be scaled already.
     """
-    values, scale = layer.need(role), layer.need("scale", dtype="float")
+    values, scale = layer.need(role), layer.need(scale_role, dtype="float")
     if values.dtype.bits > 8:
         raise UnsupportedError(f"quantised weights of dtype {values.dtype}", where=layer.name)
     check_scale(layer, scale, values.shape, blocks)
-    config = layer.settings.get("_data")
-    recorded = config.get("dtype") if isinstance(config, dict) else None
-    name = recorded.get("_data") if isinstance(recorded, dict) else None
+    shape, dtype = values.shape, dtype or scale.dtype
+    zeros = layer.parts.get("zero_point")
+    layer.check(
+        fits=zeros is None or zeros.shape == scale.shape, why="zero points and scales do not fit"
+    )
 
     def compute() -> Iterator[Array]:
         import numpy as np
 
         found = layer.read(role).astype(np.float32)
-        if "zero_point" in layer.parts:
-            zeros = layer.read("zero_point").astype(np.float32)
-            layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
-            found = found - spread(zeros, values.shape, blocks)
-        factors = layer.read("scale").astype(np.float32)
-        yield found * spread(factors, values.shape, blocks)
+        if zeros is not None:
+            found = found - spread(zeros.numpy().astype(np.float32), shape, blocks)
+        found = found * spread(layer.read(scale_role).astype(np.float32), shape, blocks)
+        yield found if factor is None else found * np.float32(factor)
 
-    return layer.floats(float_dtype(name, scale.dtype), values.shape, compute)
+    def find_form() -> Form | str:
+        if zeros is not None and not _fits(zeros, values.dtype):
+            return f"a zero point is no {values.dtype}"
+        count = scale.shape[-1] if len(scale.shape) == len(shape) else 1
+        by_block = scale.size > 1 and (count > 1 or len(shape) != MATRIX)
+        places = (*shape[:-1], count) if by_block else shape[:1] if scale.size > 1 else ()
+
+        def shaped(part: Tensor, kind: str) -> Tensor:
+            def make() -> Array:
+                found = part.numpy() if places else part.numpy().reshape((1,) * len(shape))
+                wanted = shape if places else (1,) * len(shape)
+                return _of_rows(found, wanted, blocks, kind).reshape(places)
+
+            return lazy_array(kind, places, make)
+
+        size = blocks[-1] if blocks and count > 1 else shape[-1] // count
+        return Form(
+            dtype, values, shaped(scale, scale_dtype(scale.dtype, dtype)),
+            None if zeros is None else shaped(zeros, values.dtype.name),
+            block=size if by_block else 0, factor=factor,
+        )  # fmt: skip
+
+    return layer.weight(dtype, shape, compute, find_form)
+
+
+def _fits(zeros: Tensor, dtype: DType) -> bool:
+    """Return whether zero points are integers of a dtype; a float of 8 bits has none."""
+    import numpy as np
+
+    if "int" not in dtype.name:
+        return False
+    found = zeros.numpy()
+    with np.errstate(all="ignore"):
+        return bool((found.astype(numpy_dtype(dtype)).astype(np.float64) == found).all())
+
+
+def _of_rows(values: Array, shape: tuple[int, ...], blocks: Sequence[int], dtype: str) -> Array:
+    """Return values of blocks for each row of a shape, and for each block of its last axis."""
+    import numpy as np
+
+    while values.ndim < len(shape):
+        values = values[..., None]
+    whole = spread(values, (*shape[:-1], values.shape[-1]), blocks)
+    found = np.broadcast_to(whole, (*shape[:-1], values.shape[-1]))
+    return found.astype(numpy_dtype(DTYPES[dtype]))
 
 
 def check_scale(

@@ -33,6 +33,7 @@ def unpack(words: Array, bits: int, count: int) -> Array:
 
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # values of a float of 4 bits, without its sign
+FLOAT4 = (*E2M1, *(-value for value in E2M1))  # its values, in the order of its bits
 
 
 def unpack_float4(packed: Array) -> Array:
@@ -42,6 +43,5 @@ def unpack_float4(packed: Array) -> Array:
     """
     import numpy as np
 
-    table = np.array([*E2M1, *(-v for v in E2M1)], np.float32)
-    floats: Array = table[unpack(packed.view(np.uint8), 4, 2 * packed.shape[-1])]
+    floats: Array = np.array(FLOAT4, np.float32)[unpack(packed.view(np.uint8), 4, 2 * packed.shape[-1])]
     return floats

@@ -6,7 +6,7 @@ To add a scheme: a module with ``PARTS``, which finds the tensors of a layer by 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from converter.normalise.quantized import (
     mxfp4,
     torchao,
 )
+from converter.normalise.quantized.forms import Dequantized, FindForm
 from converter.normalise.quantized.layer import Layer, Settings
 from formats import hugging_face
 from formats.containers import jsontext
@@ -39,7 +40,7 @@ class Scheme(NamedTuple):
 
     methods: tuple[str, ...]
     parts: re.Pattern[str] | None
-    dequantize: Callable[[Layer], Tensor]
+    dequantize: Callable[[Layer], Dequantized]
 
 
 # fmt: off
@@ -59,6 +60,23 @@ OF_ACTIVATIONS = re.compile(r".+\.(input|output|[qkv])_(scale|zero_point|global_
 
 def dequantize(bundle: Bundle) -> Bundle:
     """Return a bundle whose quantised weights are floats, and whose configuration says so.
+
+    Raises:
+        ConvertError: As `find_floats`.
+    """
+    floats, forms = find_floats(bundle)
+    told = bundle.topology.summary.get("quantization") if bundle.topology else None
+    return with_changes(floats, [Normalisation("weights dequantised", len(forms), str(told))])
+
+
+def with_changes(bundle: Bundle, changes: Sequence[Normalisation]) -> Bundle:
+    """Return a bundle that records more changes."""
+    known = bundle.metadata.normalisations
+    return replace(bundle, metadata=replace(bundle.metadata, normalisations=(*known, *changes)))
+
+
+def find_floats(bundle: Bundle) -> tuple[Bundle, dict[str, FindForm]]:
+    """Return a bundle whose quantised weights are floats, and what finds the form of each.
 
     Raises:
         UsageError: Nothing says that the weights are quantised.
@@ -83,25 +101,23 @@ def dequantize(bundle: Bundle) -> Bundle:
         raise UnsupportedError(f"holds no weights quantised by {method}")
     used = {id(part): layer for layer in layers for part in layer.parts.values()}
     weights: dict[str, Tensor] = {}
+    forms: dict[str, FindForm] = {}
     left_out = []
     for name, tensor in bundle.weights.items():
         if id(tensor) in used:
             layer = used[id(tensor)]
             if layer.name not in weights:
-                weights[layer.name] = scheme.dequantize(layer)
+                weights[layer.name], forms[layer.name] = scheme.dequantize(layer)
         elif OF_ACTIVATIONS.fullmatch(name):
             left_out.append(LeftOut(name, "a scale of activations, which are floats now"))
         else:
             weights[name] = tensor
-    told = bundle.topology.summary.get("quantization") if bundle.topology else None
-    change = Normalisation("weights dequantised", len(layers), str(told or method))
     metadata = replace(
         bundle.metadata,
         user=_other_notes(bundle.metadata.user) if scheme.parts is None else bundle.metadata.user,
-        normalisations=(*bundle.metadata.normalisations, change),
         left_out=(*bundle.metadata.left_out, *left_out),
     )
-    return _without_settings(replace(bundle, weights=weights, metadata=metadata))
+    return _without_settings(replace(bundle, weights=weights, metadata=metadata)), forms
 
 
 def find_method(settings: Settings) -> str:
