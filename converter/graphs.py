@@ -6,13 +6,14 @@ Signatures requested by name must be lowered, or nothing is written.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from converter.lower import lower
-from converter.opsets import OPSET, OPSETS
+from converter.normalise.quantized.forms import FindForm
+from converter.opsets import OPSET, OPSETS, QUANTIZED
 from converter.options import Options
 from formats import hugging_face
 from formats.artifact import Artifact
@@ -137,6 +138,31 @@ def lower_optional(
         if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
             raise
         return leave_out_graph(bundle, reason_of(e), gaps_of(e)), []
+
+
+def options_of_quantized(options: Options) -> Options:
+    """Return the options for graphs whose weights stay quantised.
+
+    Raises:
+        UsageError: The options are for graphs of floats.
+    """
+    opset = options.opset or QUANTIZED
+    if opset < QUANTIZED or options.precision is not None:
+        what = f"opset={opset}" if opset < QUANTIZED else f"precision={options.precision!r}"
+        raise UsageError(
+            f"{what} with weights that stay quantised", expected=f"opset={QUANTIZED} or later",
+            hint="dequantize=True makes floats of them",
+        )  # fmt: skip
+    return replace(options, opset=opset)
+
+
+def keep_quantized(
+    graphs: "Sequence[Graph]", bundle: Bundle, forms: Mapping[Hashable, FindForm]
+) -> Bundle:
+    """Replace floats in graphs by the operators that compute them: see the pass of this name."""
+    from converter.passes import keep_quantized as module  # weights alone do without numpy
+
+    return module.keep_quantized(graphs, bundle, forms)
 
 
 def leave_out_graph(bundle: Bundle, reason: str, gaps: Gaps = ()) -> Bundle:

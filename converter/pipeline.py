@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from converter.events import Compared, Lowered, Opened, Progress, Started, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
-from converter.graphs import describe_graph, graph_facts, lower_optional, lower_required
+from converter.graphs import (
+    describe_graph,
+    graph_facts,
+    keep_quantized,
+    lower_optional,
+    lower_required,
+    options_of_quantized,
+)
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import REMOVED, strip_prefixes
+from converter.normalise.quantized.forms import FindForm
+from converter.normalise.quantized.schemes import find_floats
 from converter.notebook import render_table
 from converter.options import Options
-from converter.reading import is_changed, read_steps
+from converter.reading import is_changed, is_quantized, read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
 from converter.write import catalog as targets
@@ -104,15 +113,20 @@ def steps(
 
     artifact = Artifact(source, options.limits)
     match, bundle = yield from read_steps(artifact, options)
+    forms: Mapping[Hashable, FindForm] = {}
+    if target.graph == "required" and is_quantized(bundle):
+        options = options_of_quantized(options)
+        bundle, forms = find_floats(bundle)
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None, options)
     with ExitStack() as kept:
         model = artifact
-        if is_changed(options) and target.graph_of(match.format.id) != "none":
+        if forms or (is_changed(options) and target.graph_of(match.format.id) != "none"):
             model = kept.enter_context(changed_folder(bundle, artifact))
         bundle, graphs = yield from _lower(target, bundle, model, options, only_one=only_one)
-        plan = target.plan(bundle, graphs, artifact, options)
+        stored = keep_quantized(graphs, bundle, forms) if forms else bundle
+        plan = target.plan(stored, graphs, artifact, options)
         yield from _describe(plan.bundle, plan.warnings, graphs)
         output = settle_output(output, target, plan, is_named=is_named)
         result = Conversion(None, str(source), plan.bundle, match.format.id, match.evidence)

@@ -10,7 +10,7 @@ from converter.events import Opened, Step
 from converter.normalise.adapters import merge_adapter
 from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
-from formats import catalog
+from formats import catalog, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, SafetyFinding
 from formats.errors import SafetyError
@@ -90,6 +90,16 @@ def change_weights(bundle: Bundle, options: Options) -> Bundle:
         base = catalog.read(Artifact(options.merge_adapter, options.limits))
         return merge_adapter(bundle, dequantize(base) if options.dequantize else base)
     return dequantize(bundle) if options.dequantize else bundle
+
+
+def is_quantized(bundle: Bundle) -> bool:
+    """Return whether a bundle is that of a model of transformers' whose weights are quantised."""
+    topology = bundle.topology
+    return (
+        topology is not None
+        and topology.kind == hugging_face.KIND
+        and hugging_face.find_quantization(topology.content) is not None
+    )
 
 
 def refuse(findings: Sequence[SafetyFinding], where: str | Path) -> None:

@@ -185,7 +185,8 @@ def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> 
     if settings := hugging_face.find_quantization(told):
         raise UnsupportedError(
             f"graphs of folders whose weights are quantised ({settings['quant_method']})",
-            where=source.name, hint="dequantize=True makes floats of them",
+            where=source.name,
+            hint="to='onnx' keeps them in its graph, dequantize=True makes floats of them",
         )  # fmt: skip
     if request.task is not None and request.task.removesuffix(WITH_PAST) not in TASKS:
         raise UsageError(f"task {request.task!r} is not known", expected=", ".join(TASKS))

@@ -6,7 +6,8 @@ Spec: https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html (version 21: bl
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,10 +15,10 @@ import numpy as np
 from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute, Graph, Node, Spec, Weight
 from converter.normalise.quantized.forms import FindForm, Form
-from formats.core.bundle import Normalisation
+from converter.normalise.quantized.schemes import with_changes
+from formats.core.bundle import Bundle, Normalisation
 from formats.core.weights import DType, Tensor
 
-OPSET = 21  # the first with integers of 4 bits, and with scales of blocks
 ABSENT = "the model holds it otherwise"
 NOTE = (
     "onnxruntime computes the floats of DequantizeLinear in each run; with"
@@ -26,22 +27,26 @@ NOTE = (
 
 
 def keep_quantized(
-    graphs: Sequence[Graph], find_forms: Mapping[str, FindForm]
-) -> tuple[dict[str, Tensor], list[Normalisation]]:
+    graphs: Sequence[Graph], bundle: Bundle, find_forms: Mapping[Hashable, FindForm]
+) -> Bundle:
     """Replace the floats of quantised weights in graphs by the values that are stored.
 
     Args:
         graphs: Graphs of the floats; changed in place.
-        find_forms: By the name of the floats; see `converter.normalise.quantized.forms`.
+        bundle: The floats.
+        find_forms: By their identities; see `converter.normalise.quantized.forms`.
 
     Returns:
-        Tensors that initializers name from now on, and what became of how many weights.
+        The bundle with the tensors that initializers name from now on, which records what became of
+        how many weights.
     """
     used = {name for graph in graphs for name in _find_weights(graph)}
     forms: dict[str, Form] = {}
     reasons: dict[str, list[str]] = {}
-    for name, find_form in find_forms.items():
-        form = find_form() if name in used else ABSENT
+    for name, tensor in bundle.weights.items():
+        if tensor.identity not in find_forms:
+            continue
+        form = find_forms[tensor.identity]() if name in used else ABSENT
         if isinstance(form, Form):
             forms[name] = form
         else:
@@ -63,7 +68,8 @@ def keep_quantized(
         Normalisation("quantised weights made floats", len(names), f"{why}: {_list(names)}")
         for why, names in reasons.items()
     ]
-    return parts, changes
+    weights = {name: t for name, t in bundle.weights.items() if name not in forms}
+    return with_changes(replace(bundle, weights=weights | parts), changes)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ To add a scheme: a module with ``PARTS``, which finds the tensors of a layer by 
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -75,8 +75,10 @@ def with_changes(bundle: Bundle, changes: Sequence[Normalisation]) -> Bundle:
     return replace(bundle, metadata=replace(bundle.metadata, normalisations=(*known, *changes)))
 
 
-def find_floats(bundle: Bundle) -> tuple[Bundle, dict[str, FindForm]]:
+def find_floats(bundle: Bundle) -> tuple[Bundle, dict[Hashable, FindForm]]:
     """Return a bundle whose quantised weights are floats, and what finds the form of each.
+
+    Forms are by the identity of the float tensor, which keeps it under any name.
 
     Raises:
         UsageError: Nothing says that the weights are quantised.
@@ -101,13 +103,14 @@ def find_floats(bundle: Bundle) -> tuple[Bundle, dict[str, FindForm]]:
         raise UnsupportedError(f"holds no weights quantised by {method}")
     used = {id(part): layer for layer in layers for part in layer.parts.values()}
     weights: dict[str, Tensor] = {}
-    forms: dict[str, FindForm] = {}
+    forms: dict[Hashable, FindForm] = {}
     left_out = []
     for name, tensor in bundle.weights.items():
         if id(tensor) in used:
             layer = used[id(tensor)]
             if layer.name not in weights:
-                weights[layer.name], forms[layer.name] = scheme.dequantize(layer)
+                floats, find_form = scheme.dequantize(layer)
+                weights[layer.name], forms[floats.identity] = floats, find_form
         elif OF_ACTIVATIONS.fullmatch(name):
             left_out.append(LeftOut(name, "a scale of activations, which are floats now"))
         else:
