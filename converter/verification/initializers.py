@@ -3,7 +3,7 @@
 Lowering names each initializer, and says how it follows from the source's tensors: as it is, or
 folded with others. It is computed again from the source, and compared with the file. A file by
 another exporter has names of its own: its initializers are found among the source's tensors by
-their content, as they are or transposed.
+their content, as they are or transposed. Weights that the file keeps quantised are computed.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from converter.lower.graph import Folded, Weight
 from converter.verification.noise_graph import lower_quietly
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.result import Weights
+from converter.verification.stored_weights import StoredWeights
 from formats.core import digests
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import Tensor
@@ -46,7 +47,15 @@ def compare_initializers(
         known.append(passes.run(graph, bundle.weights).initializers)
     found = Digests(bundle.weights)
     equal, nbytes, different = 0, 0, []
+    stored = StoredWeights(file, bundle.weights)
+    for name, own_name in stored.tensors.items():
+        if _digest_array(stored.compute(name)) == found.of_value(Weight(own_name)):
+            equal, nbytes = equal + 1, nbytes + bundle.weights[own_name].nbytes
+        else:
+            different.append(f"{own_name} (changed)")
     for name, tensor in file.weights.items():
+        if name in stored.inputs:
+            continue
         values = [table[name] for table in known if name in table]
         own = digests.of_tensor(tensor)
         if any(own == found.of_value(value) for value in values):
@@ -55,6 +64,8 @@ def compare_initializers(
             different.append(f"{name} (changed)")
         elif tensor.size > FEW and tensor.dtype.name in FLOATS:
             if not found.has(own):
+                if stored.tensors:  # buffers that the library computes
+                    continue
                 return None
             equal, nbytes = equal + 1, nbytes + tensor.nbytes
     return Weights(equal, nbytes, tuple(different)) if equal or different else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from converter.lower.element_types import element_type
 from converter.lower.emit import Message
 from formats.artifact import Artifact
+from formats.containers.protobuf.messages import Message as ProtoMessage
 from formats.containers.protobuf.messages import decode
 from formats.core.bundle import SafetyFinding, TensorSpec
 from formats.core.storage import Span
@@ -24,15 +25,18 @@ WIDENED = frozenset(
     ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 )
 WIDE = "float32"
+INT, INTS = 2, 7  # AttributeProto.AttributeType
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInterface:
-    """A node of the main graph: its name, operator, and the names of its inputs."""
+    """A node of the main graph: its name, operator, inputs, outputs, and attributes of integers."""
 
     name: str
     op_type: str
     inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+    numbers: Mapping[str, int | list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +78,27 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     names = [tensor.name for tensor in model.graph.each("initializer")]
     weights = {name: bundle.weights[name] for name in names if name in bundle.weights}
     nodes = tuple(
-        NodeInterface(node.name or node.op_type, node.op_type, tuple(node.input))
+        NodeInterface(
+            node.name or node.op_type, node.op_type, tuple(node.input), tuple(node.output),
+            _read_numbers(node),
+        )
         for node in model.graph.each("node")
     )
     findings = bundle.metadata.findings
     return OnnxInterface(
         signature.inputs, signature.outputs, values, findings, path, weights, nodes
     )
+
+
+def _read_numbers(node: ProtoMessage) -> dict[str, int | list[int]]:
+    """Return the attributes of a node that are integers, or lists of them."""
+    found: dict[str, int | list[int]] = {}
+    for attribute in node.each("attribute"):
+        if attribute.type == INT:
+            found[attribute.name] = attribute.i
+        elif attribute.type == INTS:
+            found[attribute.name] = [*attribute.ints]
+    return found
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:

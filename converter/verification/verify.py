@@ -14,8 +14,9 @@ from converter.child.process import reuse_children
 from converter.devices.names import parse_device
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
+from converter.normalise.quantized.schemes import find_floats
 from converter.options import LEVELS, Options, check
-from converter.reading import change_weights, is_changed, read
+from converter.reading import change_weights, is_changed, is_quantized, read
 from converter.tensor_diff import diff
 from converter.verification.graphs import verify_graph
 from converter.verification.initializers import compare_initializers
@@ -69,12 +70,15 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         form = "onnx"  # one file for each signature, or a Triton entry
     else:
         form = catalog.detect(Artifact(converted, options.limits)).format.id
+    is_float = is_changed(options)
+    if files and form == "onnx" and is_quantized(bundle):
+        bundle, is_float = find_floats(bundle)[0], True
     if files and form == "onnx":
         weights = _compare_initializers(bundle, files, options)
     else:
         weights = _compare_weights(bundle, converted, form, options)
     with reuse_children(), ExitStack() as kept:
-        if is_changed(options):
+        if is_float:
             folder = changed_folder(bundle, Artifact(source, options.limits))
             source = kept.enter_context(folder).path
         graphs = _compare_graphs(source, bundle, converted, form, files, options)
