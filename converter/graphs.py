@@ -147,12 +147,16 @@ def options_of_quantized(options: Options) -> Options:
         UsageError: The options are for graphs of floats.
     """
     opset = options.opset or QUANTIZED
-    if opset < QUANTIZED or options.precision is not None:
-        what = f"opset={opset}" if opset < QUANTIZED else f"precision={options.precision!r}"
+    hint = "dequantize=True makes floats of them"
+    if opset < QUANTIZED:
         raise UsageError(
-            f"{what} with weights that stay quantised", expected=f"opset={QUANTIZED} or later",
-            hint="dequantize=True makes floats of them",
+            f"opset={opset} with weights that stay quantised", expected=f"{QUANTIZED} or later",
+            hint=hint,
         )  # fmt: skip
+    if options.precision is not None:
+        raise UsageError(
+            f"precision={options.precision!r} with weights that stay quantised", hint=hint
+        )
     return replace(options, opset=opset)
 
 

@@ -17,13 +17,15 @@ from converter.lower.graph import Attribute, Graph, Node, Spec, Weight
 from converter.normalise.quantized.forms import FindForm, Form
 from converter.normalise.quantized.schemes import with_changes
 from formats.core.bundle import Bundle, Normalisation
-from formats.core.weights import DType, Tensor
+from formats.core.weights import Tensor
 
 ABSENT = "the model holds it otherwise"
-NOTE = (
-    "onnxruntime computes the floats of DequantizeLinear in each run; with"
-    " session.disable_quant_qdq=1 it does so once, when it loads the graph"
-)
+# Operator -> when runtimes compute the floats.
+WHEN = {
+    "DequantizeLinear": "onnxruntime computes the floats in each run, or with"
+    " session.disable_quant_qdq=1 once when it loads the file",
+    "Gather": "onnxruntime computes the floats when it loads the file",
+}
 
 
 def keep_quantized(
@@ -54,15 +56,10 @@ def keep_quantized(
     parts: dict[str, Tensor] = {}
     for graph in graphs:
         _Writer(forms, parts).change(graph)
-        if any(node.op_type == "DequantizeLinear" for node in graph.nodes):
-            graph.notes.append(NOTE)
-    kinds = Counter(
-        f"{form.values.dtype} ({'DequantizeLinear' if form.table is None else 'Gather'})"
-        for form in forms.values()
-    )
+    kinds = Counter((form.values.dtype.name, form.operator) for form in forms.values())
     changes = [
-        Normalisation(f"weights kept as {kind}", count, "the floats are computed in the graph")
-        for kind, count in kinds.items()
+        Normalisation(f"weights kept as {dtype} ({operator})", count, WHEN[operator])
+        for (dtype, operator), count in kinds.items()
     ]
     changes += [
         Normalisation("quantised weights made floats", len(names), f"{why}: {_list(names)}")
@@ -102,15 +99,24 @@ class _Writer:
         for name, value in [*graph.initializers.items()]:
             if isinstance(value, Weight) and value.tensor in self.forms:
                 del graph.initializers[name]
-                nodes += _Steps(graph, name, value.tensor, self).write(self.forms[value.tensor])
+                steps = _Steps(graph, name, value.tensor, self.parts)
+                nodes += steps.write(self.forms[value.tensor])
         graph.nodes[:0] = nodes
 
 
 class _Steps:
-    """The operators that compute one weight."""
+    """The operators that compute one weight.
 
-    def __init__(self, graph: Graph, name: str, tensor: str, writer: _Writer) -> None:
-        self.graph, self.name, self.tensor, self.parts = graph, name, tensor, writer.parts
+    Attributes:
+        graph: The graph of the weight.
+        name: Of the weight in the graph.
+        tensor: Of the weight in the bundle.
+        parts: See `_Writer`.
+        nodes: The operators.
+    """
+
+    def __init__(self, graph: Graph, name: str, tensor: str, parts: dict[str, Tensor]) -> None:
+        self.graph, self.name, self.tensor, self.parts = graph, name, tensor, parts
         self.nodes: list[Node] = []
 
     def write(self, form: Form) -> list[Node]:
@@ -164,18 +170,14 @@ class _Steps:
         """Return the initializer of a tensor of the form."""
         part = f"{self.tensor}/{role}"
         self.parts.setdefault(part, tensor)
-        return self._initialize(role, Weight(part), tensor.dtype, tensor.shape)
+        return self._initialize(role, Weight(part), Spec(tensor.dtype.name, tensor.shape))
 
     def _constant(self, role: str, array: np.ndarray) -> str:
-        name = f"{self.name}/{role}"
-        self.graph.initializers[name] = array
-        self.graph.specs[name] = Spec(array.dtype.name, array.shape)
-        return name
+        return self._initialize(role, array, Spec(array.dtype.name, array.shape))
 
-    def _initialize(self, role: str, value: Weight, dtype: DType, shape: tuple[int, ...]) -> str:
+    def _initialize(self, role: str, value: Weight | np.ndarray, spec: Spec) -> str:
         name = f"{self.name}/{role}"
-        self.graph.initializers[name] = value
-        self.graph.specs[name] = Spec(dtype.name, shape)
+        self.graph.initializers[name], self.graph.specs[name] = value, spec
         return name
 
     def _add(

@@ -93,7 +93,8 @@ def measure_noise(
         DependencyError: A child died, hung, or took too much memory.
     """
     weights = _weights(file)
-    nbytes = sum(4 * prod(shape) for _, _, shape, _, _ in weights)
+    small = sum(4 * t.size for t in file.weights.values() if t.dtype.bits <= 8)  # once floats
+    nbytes = small + sum(4 * prod(shape) for _, _, shape, _, _ in weights)
     names = {spec.name for spec in file.outputs}
     outputs = {name: dtype for name, dtype in values.items() if name in names}
     more = {name: dtype for name, dtype in values.items() if name not in names}

@@ -44,6 +44,12 @@ class Form:
     axes: tuple[int, ...] = ()
 
 
+    @property
+    def operator(self) -> str:
+        """ONNX's operator that computes the floats."""
+        return "DequantizeLinear" if self.table is None else "Gather"
+
+
 FindForm = Callable[[], "Form | str"]
 
 

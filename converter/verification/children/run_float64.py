@@ -57,6 +57,7 @@ def main(folder: Path) -> None:
 def evaluate(onnx: Any, question: dict[str, Any], folder: Path) -> None:
     """Compute each case, and write its outputs."""
     model = onnx.load(question["model"])
+    compute_weights(onnx, model)
     Widening(onnx).graph(model.graph)
     evaluator = onnx.reference.ReferenceEvaluator(
         model, new_ops=load_sibling("recurrent_ops").define_ops()
@@ -72,6 +73,52 @@ def evaluate(onnx: Any, question: dict[str, Any], folder: Path) -> None:
             array = np.asarray(result)
             array = array.astype("U") if array.dtype.kind == "O" else array
             np.save(folder / f"{question['prefix']}-{case}-{i}.npy", array)
+
+
+def compute_weights(onnx: Any, model: Any) -> None:
+    """Replace the operators that compute weights of quantised values by the weights.
+
+    What they are rounded to is a part of the model, and no error of a runtime.
+    """
+    types, graph = onnx.TensorProto, model.graph
+    wide = {types.INT16, types.UINT16, types.INT32, types.UINT32, types.INT64, types.UINT64,
+            types.FLOAT, types.FLOAT16, types.BFLOAT16, types.DOUBLE, types.BOOL, types.STRING,
+            types.COMPLEX64, types.COMPLEX128}  # fmt: skip
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    small = {name for name, tensor in stored.items() if tensor.data_type not in wide}
+    found: list[Any] = []
+    others: list[Any] = []
+    for node in graph.node:
+        is_constant = small.intersection(node.input) and not set(node.input) - small - set(stored)
+        (found if is_constant else others).append(node)
+        small.update(node.output if is_constant else ())
+    made = {name for node in found for name in node.output}
+    read = {output.name for output in graph.output}.union(*map(names_in, others))
+    outputs = sorted(made & read)
+    if not outputs:
+        return
+    inner = onnx.helper.make_graph(
+        found, "weights", [],
+        [onnx.helper.make_tensor_value_info(name, types.UNDEFINED, None) for name in outputs],
+        [stored[name] for name in sorted({n for node in found for n in node.input} & set(stored))],
+    )  # fmt: skip
+    alone = onnx.helper.make_model(inner, opset_imports=model.opset_import)
+    weights = onnx.reference.ReferenceEvaluator(alone).run(outputs, {})
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in others]
+    del graph.node[:]
+    graph.node.extend(kept)
+    for name, weight in zip(outputs, weights, strict=True):
+        graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float64), name))
+
+
+def names_in(node: Any) -> set[str]:
+    """Return the names that a node and the graphs inside read."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            names |= names_in(inner)
+        names.update(output.name for output in attribute.g.output)
+    return names
 
 
 def widen(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
