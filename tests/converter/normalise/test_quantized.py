@@ -110,12 +110,11 @@ def test_other_forms_are_refused_by_name(kind, settings, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_its_graph_is_that_of_its_floats(tmp_path):
+def test_a_bundle_has_no_graph_and_says_which_target_has(tmp_path):
     made = converter.convert(QUANTIZED / "gptq4", to="portable", out=tmp_path / "out")
     (reason,) = [left.reason for left in made.bundle.metadata.left_out]
     assert "weights are quantised (gptq)" in reason
-    with pytest.raises(UnsupportedError, match=r"quantised \(gptq\)"):
-        converter.convert(QUANTIZED / "gptq4", to="onnx", out=tmp_path / "x.onnx")
+    assert "to='onnx' keeps them in its graph" in reason
 
 
 def test_a_source_that_is_not_quantised_is_refused(tmp_path):

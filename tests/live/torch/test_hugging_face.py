@@ -297,31 +297,71 @@ def compare(graph, model):
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_a_quantised_folder_becomes_the_graph_of_its_floats(tmp_path, monkeypatch):
+def to_int8(tensor):
+    """Return a matrix as bitsandbytes stores it, and the floats that it makes of that."""
+    scale = tensor.abs().amax(1)
+    values = (tensor / scale[:, None] * 127).round().to(torch.int8)
+    floats = values * scale[:, None] * 7.874015718698502e-3
+    return {"weight": values, "SCB": scale}, floats
+
+
+def to_gptq(tensor, bits=4, group=8):
+    """Return a matrix as GPTQ stores it, inputs in any order, and the floats that it makes."""
+    outputs, inputs = tensor.shape
+    places = torch.randperm(inputs) % (inputs // group)
+    zeros = torch.randint(1, 2**bits, (outputs, inputs // group))
+    scales = torch.rand(outputs, inputs // group) / 50
+    values = (tensor / scales[:, places] + zeros[:, places]).round().clip(0, 2**bits - 1).int()
+
+    def pack(rows):
+        words = torch.zeros(len(rows) * bits // 32, rows.shape[1], dtype=torch.int32)
+        for i, row in enumerate(rows.int()):
+            words[i * bits // 32] |= row << i * bits % 32
+        return words
+
+    floats = (values - zeros[:, places]) * scales[:, places]
+    parts = {
+        "qweight": pack(values.T), "qzeros": pack(zeros - 1).T, "scales": scales.T,
+        "g_idx": places.int(),
+    }  # fmt: skip
+    return parts, floats
+
+
+@pytest.mark.parametrize(
+    ("quantize", "settings", "dequantize"),
+    [
+        (to_int8, {"quant_method": "bitsandbytes", "load_in_8bit": True}, True),
+        (to_int8, {"quant_method": "bitsandbytes", "load_in_8bit": True}, False),
+        (to_gptq, {"quant_method": "gptq", "bits": 4, "desc_act": True}, False),
+    ],
+)
+def test_a_quantised_folder_becomes_a_graph(quantize, settings, dequantize, tmp_path, monkeypatch):
     monkeypatch.setenv(TORCH_PYTHON_VARIABLE, sys.executable)
     from safetensors.torch import load_file, save_file
 
-    folder = tmp_path / "int8"
+    folder = tmp_path / "quantised"
     model = llama(folder)
     tensors, stored = load_file(folder / "model.safetensors"), {}
     for name, tensor in tensors.items():
         if not name.endswith("_proj.weight"):
             stored[name] = tensor
             continue
-        scale = tensor.abs().amax(1)
-        values = (tensor / scale[:, None] * 127).round().to(torch.int8)
-        stored |= {name: values, f"{name.removesuffix('weight')}SCB": scale}
-        floats = values * scale[:, None] * 7.874015718698502e-3
-        model.get_submodule(name.removesuffix(".weight")).weight.data = floats
+        parts, floats = quantize(tensor)
+        front = name.removesuffix("weight")
+        stored |= {f"{front}{role}": part.contiguous() for role, part in parts.items()}
+        model.get_submodule(front[:-1]).weight.data = floats
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    config["quantization_config"] = settings
     (folder / "config.json").write_text(json.dumps(config))
-    out, options = tmp_path / "out.onnx", Options(dequantize=True)
+    out, options = tmp_path / "out.onnx", Options(dequantize=dequantize)
     made = converter.convert(folder, to="onnx", out=out, options=options)
     assert made.verification.level == "cpu"
+    assert made.verification.weights.tensors == len(tensors)
     compare(out, model)
     assert verify(folder, out, options=options).level == "cpu"
+    count = sum(node.op_type == "DequantizeLinear" for node in onnx.load(out).graph.node)
+    assert count == (0 if dequantize else sum(name.endswith("_proj.weight") for name in tensors))
 
 
 def test_an_adapter_becomes_the_graph_of_its_merged_base(tmp_path, monkeypatch):
