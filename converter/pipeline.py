@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,11 +121,15 @@ def steps(
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None, options)
     with ExitStack() as kept:
-        model = artifact
+        model, begin = artifact, perf_counter()
         if forms or (is_changed(options) and target.graph_of(match.format.id) != "none"):
             model = kept.enter_context(changed_folder(bundle, artifact))
-        bundle, graphs = yield from _lower(target, bundle, model, options, only_one=only_one)
+        bundle, graphs = _lower(target, bundle, model, options, only_one=only_one)
         stored = keep_quantized(graphs, bundle, forms) if forms else bundle
+        for graph in graphs:
+            yield Step("lowered", describe_graph(graph), perf_counter() - begin)
+            for note in graph.notes:
+                yield Step("warning", note)
         plan = target.plan(stored, graphs, artifact, options)
         yield from _describe(plan.bundle, plan.warnings, graphs)
         output = settle_output(output, target, plan, is_named=is_named)
@@ -167,19 +171,14 @@ def _lower(
     options: Options,
     *,
     only_one: bool,
-) -> "Generator[Step, None, tuple[Bundle, Sequence[Graph]]]":
+) -> "tuple[Bundle, Sequence[Graph]]":
     """Lower the source if the target contains graphs."""
-    begin = perf_counter()
     graphs: list[Graph] = []
     wanted = target.graph_of(bundle.metadata.format)
     if wanted == "required":
         bundle, graphs = lower_required(bundle, artifact, options, only_one=only_one)
     elif wanted == "optional":
         bundle, graphs = lower_optional(bundle, artifact, options)
-    for graph in graphs:
-        yield Step("lowered", describe_graph(graph), perf_counter() - begin)
-        for note in graph.notes:
-            yield Step("warning", note)
     runs = {"cpu", "device"} & {options.require, options.verify}
     if runs and not graphs and wanted != "own":
         raise VerificationError("there is no graph to compare, as was asked", where=artifact.path)

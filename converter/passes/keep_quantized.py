@@ -155,9 +155,7 @@ class _Steps:
         self.nodes[-1].outputs[0] = self.name
         return self.nodes
 
-    def _reshape(
-        self, value: str, dtype: str, old: tuple[int, ...], new: tuple[int, ...]
-    ) -> str:
+    def _reshape(self, value: str, dtype: str, old: tuple[int, ...], new: tuple[int, ...]) -> str:
         count = prod(new)
         if count < prod(old):  # the last block is longer than the rest of the weight
             flat = self._constant("flat", np.array([-1]))

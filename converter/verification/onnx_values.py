@@ -79,7 +79,10 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     weights = {name: bundle.weights[name] for name in names if name in bundle.weights}
     nodes = tuple(
         NodeInterface(
-            node.name or node.op_type, node.op_type, tuple(node.input), tuple(node.output),
+            node.name or node.op_type,
+            node.op_type,
+            tuple(node.input),
+            tuple(node.output),
             _read_numbers(node),
         )
         for node in model.graph.each("node")

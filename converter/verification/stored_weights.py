@@ -1,7 +1,7 @@
 """Compute the weights that an ONNX file keeps quantised, by what the file says, with NumPy.
 
-A weight is the result of operators that read initializers alone, one of which has small values. They
-are evaluated as the specification of ONNX has it, and not by the code that wrote them.
+A weight is the result of operators that read initializers alone, one of which has values of 4 or 8
+bits. They are evaluated as ONNX specifies them, and not by the code that wrote them.
 Spec: https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
 """
 
@@ -37,8 +37,10 @@ class StoredWeights:
         self.tensors: dict[str, str] = {}
         for node in file.nodes:
             is_constant = all(n in self._weights or n in self._nodes for n in node.inputs)
-            if node.op_type in EVALUATORS and is_constant and any(
-                map(self._is_quantised, node.inputs)
+            if (
+                node.op_type in EVALUATORS
+                and is_constant
+                and any(map(self._is_quantised, node.inputs))
             ):
                 (output,) = node.outputs
                 self._nodes[output] = node

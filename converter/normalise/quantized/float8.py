@@ -22,6 +22,4 @@ def dequantize(layer: Layer) -> Dequantized:
     recorded = layer.settings.get("weight_block_size")
     sizes = [n for n in recorded if isinstance(n, int)] if isinstance(recorded, list) else []
     blocks = sizes if len(sizes) == len(scale.shape) == len(weight.shape) else []
-    return scale_values(
-        layer, "weight", role, dtype=model_dtype(layer, "bfloat16"), blocks=blocks
-    )
+    return scale_values(layer, "weight", role, dtype=model_dtype(layer, "bfloat16"), blocks=blocks)

@@ -43,7 +43,6 @@ class Form:
     shape: tuple[int, ...] = ()
     axes: tuple[int, ...] = ()
 
-
     @property
     def operator(self) -> str:
         """ONNX's operator that computes the floats."""

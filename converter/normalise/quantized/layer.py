@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 BAND = 1 << 20  # elements that are computed at once
 MATRIX = 2  # axes
+DEQUANTIZED = (  # dtypes of DequantizeLinear
+    "int8", "uint8", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Settings: TypeAlias = Mapping[str, JSON]
 
@@ -174,6 +177,8 @@ def scale_values(
         yield found if factor is None else found * np.float32(factor)
 
     def find_form() -> Form | str:
+        if values.dtype.name not in DEQUANTIZED:
+            return f"ONNX dequantises no {values.dtype}"
         if zeros is not None and not _fits(zeros, values.dtype):
             return f"a zero point is no {values.dtype}"
         count = scale.shape[-1] if len(scale.shape) == len(shape) else 1

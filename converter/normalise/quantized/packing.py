@@ -43,5 +43,6 @@ def unpack_float4(packed: Array) -> Array:
     """
     import numpy as np
 
-    floats: Array = np.array(FLOAT4, np.float32)[unpack(packed.view(np.uint8), 4, 2 * packed.shape[-1])]
+    indices = unpack(packed.view(np.uint8), 4, 2 * packed.shape[-1])
+    floats: Array = np.array(FLOAT4, np.float32)[indices]
     return floats

@@ -1,4 +1,4 @@
-"""Weights that stay quantised in a graph are, as onnxruntime computes them, the library's floats."""
+"""Weights that stay quantised in a graph are the library's floats, as onnxruntime computes them."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def changed(bundle, **tensors):
 
 
 def kept(source):
-    """Return a graph whose output is the weight, the bundle of its parts, and that of the floats."""
+    """Return a graph whose output is the weight, the bundles of its parts and of the floats."""
     bundle, forms = find_floats(source)
     (name,) = (n for n, t in bundle.weights.items() if t.identity in forms)
     spec = Spec(bundle.weights[name].dtype.name, bundle.weights[name].shape)
@@ -200,7 +200,9 @@ def test_a_subgraph_computes_a_weight_of_its_own():
     np.testing.assert_array_equal(onnx_run.run(data, np.array(False))[0], -expected)
 
 
-@pytest.mark.parametrize("options", [Options(opset=18), Options(opset=20), Options(precision="fp16")])
+@pytest.mark.parametrize(
+    "options", [Options(opset=18), Options(opset=20), Options(precision="fp16")]
+)
 def test_options_for_graphs_of_floats_are_refused(options):
     with pytest.raises(UsageError, match="weights that stay quantised"):
         options_of_quantized(options)
