@@ -36,7 +36,7 @@ def gptq(
     groups = inputs // GROUP
     return {
         "qweight": rng.integers(*WORD, (inputs // 8, outputs), dtype=np.int32),
-        "qzeros": rng.integers(*WORD, (groups, outputs // 8), dtype=np.int32),
+        "qzeros": np.full((groups, outputs // 8), 0x77777777, np.int32),  # symmetric, as most are
         "scales": (rng.random((groups, outputs)) / 1000).astype(np.float16),
         "g_idx": (np.arange(inputs) // GROUP).astype(np.int32),
     }

@@ -52,7 +52,7 @@ def dequantize(layer: Layer) -> Dequantized:
         import numpy as np
 
         packed = layer.read("qzeros")
-        zeros = unpack(packed, BITS, packed.shape[1] * VALUES).astype(np.int16)
+        zeros = unpack(packed, BITS, packed.shape[1] * VALUES).astype(np.float32)
         return zeros[:, :groups] if version == "gemv" else _in_order(zeros).T
 
     def read_scales() -> Array:

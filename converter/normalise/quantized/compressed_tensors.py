@@ -52,44 +52,38 @@ def _packed(layer: Layer) -> Dequantized:
         why=f"packed weights do not fit {bits} bits",
     )
     check_scale(layer, scale, shape)
-    half = 1 << (bits - 1)
-
-    groups = scale.shape[1]
+    half, groups = 1 << (bits - 1), scale.shape[1]
 
     def read_values() -> Iterator[Array]:
         stored = layer.read("packed")
         for band in bands((rows, shape[1])):
             yield unpack(stored[band], bits, shape[1])
 
+    def for_rows(values: Array) -> Array:
+        import numpy as np
+
+        return np.broadcast_to(spread(values, (rows, groups)), (rows, groups))
+
     def read_zeros() -> Array:
         import numpy as np
 
-        zeros = np.zeros(scale.shape, np.int16)
+        zeros = np.zeros(scale.shape, np.float32)
         if "zero_point" in layer.parts:
             points = layer.read("zero_point")
             if points.dtype == np.int32:  # packed along the rows
-                zeros = unpack(points.T, bits, scale.shape[0]).T.astype(np.int16) - half
+                zeros = unpack(points.T, bits, scale.shape[0]).T.astype(np.float32) - half
             else:
-                zeros = points.astype(np.int16)
+                zeros = points.astype(np.float32)
             layer.check(fits=zeros.shape == scale.shape, why="zero points and scales do not fit")
-        return np.broadcast_to(zeros + half, (rows, groups))
-
-    def read_scales() -> Array:
-        import numpy as np
-
-        return np.broadcast_to(layer.read("scale"), (rows, groups))
+        return for_rows(zeros + half)
 
     def find_groups() -> "Array | None":
         found = layer.read("g_idx") if "g_idx" in layer.parts else None
-        if found is None or found.min() < 0:
-            return None
-        fits = found.shape == (shape[1],) and found.max() < groups
-        layer.check(fits=fits, why="g_idx does not fit")
-        return found
+        return None if found is None or found.min() < 0 else found
 
     return Grouped(
-        layer, scale.dtype, (rows, shape[1]), groups, bits, read_values, read_zeros, read_scales,
-        find_groups,
+        layer, scale.dtype, (rows, shape[1]), groups, bits, read_values, read_zeros,
+        lambda: for_rows(layer.read("scale")), find_groups,
     ).dequantized()  # fmt: skip
 
 

@@ -49,19 +49,9 @@ def dequantize(layer: Layer) -> Dequantized:
     def read_zeros() -> Array:
         import numpy as np
 
-        return unpack(layer.read("qzeros"), bits, outputs).T.astype(np.int16) + FORMATS[form]
-
-    def find_groups() -> "Array | None":
-        import numpy as np
-
-        in_order = np.arange(inputs) * groups // inputs
-        group_indices = in_order if order is None else order.numpy()
-        is_inside = group_indices.min() >= 0 and group_indices.max() < groups
-        layer.check(fits=bool(is_inside), why="g_idx names a group that is not there")
-        is_sorted = not inputs % groups and (group_indices == in_order).all()
-        return None if is_sorted else group_indices
+        return unpack(layer.read("qzeros"), bits, outputs).T.astype(np.float32) + FORMATS[form]
 
     return Grouped(
         layer, scales.dtype, (outputs, inputs), groups, bits, read_values, read_zeros,
-        lambda: layer.read("scales").T, find_groups,
+        lambda: layer.read("scales").T, lambda: None if order is None else order.numpy(),
     ).dequantized()  # fmt: skip

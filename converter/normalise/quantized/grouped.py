@@ -28,9 +28,10 @@ class Grouped:
         groups: Number of groups of columns.
         bits: Of an integer.
         read_values: Yields rows of integers in bytes, some at a time.
-        read_zeros: Returns zero points as integers of more than 8 bits; shape ``(rows, groups)``.
+        read_zeros: Returns zero points in float32; shape ``(rows, groups)``.
         read_scales: Returns scales as stored; shape ``(rows, groups)``.
-        find_groups: Returns the group of each column; None: each has as many, one after the other.
+        read_groups: Returns the group of each column, as stored; None: each has as many columns,
+            one after the other.
     """
 
     layer: Layer
@@ -41,7 +42,7 @@ class Grouped:
     read_values: Callable[[], Iterator[Array]]
     read_zeros: Callable[[], Array]
     read_scales: Callable[[], Array]
-    find_groups: "Callable[[], Array | None]" = lambda: None
+    read_groups: "Callable[[], Array | None]" = lambda: None
 
     def dequantized(self) -> Dequantized:
         """Return the weight."""
@@ -50,8 +51,8 @@ class Grouped:
     def _compute(self) -> Iterator[Array]:
         import numpy as np
 
-        zeros, factors = (v.astype(np.float32) for v in (self.read_zeros(), self.read_scales()))
-        groups, first = self.find_groups(), 0
+        zeros, factors = self.read_zeros(), self.read_scales().astype(np.float32)
+        groups, first = self._find_groups(), 0
         for values in self.read_values():
             own = [v[first : first + len(values)] for v in (zeros, factors)]
             yield in_blocks(values, *(own if groups is None else (v[:, groups] for v in own)))
@@ -60,11 +61,11 @@ class Grouped:
     def _find_form(self) -> Form | str:
         import numpy as np
 
-        zeros, groups = self.read_zeros(), self.find_groups()
-        lowest, highest = int(zeros.min()), int(zeros.max())
-        dtype = "uint4" if self.bits <= FEW_BITS and highest <= LARGEST["uint4"] else "uint8"
-        if lowest < 0 or highest > LARGEST[dtype]:
-            return f"a zero point is {lowest if lowest < 0 else highest}"
+        zeros, groups = self.read_zeros(), self._find_groups()
+        dtype = "uint4" if self.bits <= FEW_BITS and zeros.max() <= LARGEST["uint4"] else "uint8"
+        is_stored = (zeros >= 0) & (zeros <= LARGEST[dtype]) & (zeros == np.floor(zeros))
+        if not is_stored.all():
+            return f"a zero point is {zeros[~is_stored][0]:g}"
         order = None
         if groups is not None:
             counts = np.bincount(groups, minlength=self.groups)
@@ -81,6 +82,24 @@ class Grouped:
             block=self.shape[1] // self.groups if self.groups > 1 else 0,
             order=None if order is None else _invert(order),
         )
+
+    def _find_groups(self) -> "Array | None":
+        """Return the group of each column; None: each has as many, one after the other.
+
+        Raises:
+            CorruptError: There is no group for a column.
+        """
+        import numpy as np
+
+        found, columns = self.read_groups(), self.shape[1]
+        if found is None:
+            return None
+        self.layer.check(
+            fits=found.shape == (columns,) and found.min() >= 0 and found.max() < self.groups,
+            why="g_idx names groups that are not there",
+        )
+        in_order = np.arange(columns) * self.groups // columns
+        return None if not columns % self.groups and (found == in_order).all() else found
 
     def _in_order(self, order: "Array | None") -> Iterator[Array]:
         for values in self.read_values():

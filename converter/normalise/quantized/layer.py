@@ -187,15 +187,15 @@ def scale_values(
 
         def shaped(part: Tensor, kind: str) -> Tensor:
             def make() -> Array:
-                found = part.numpy() if places else part.numpy().reshape((1,) * len(shape))
-                wanted = shape if places else (1,) * len(shape)
-                return _of_rows(found, wanted, blocks, kind).reshape(places)
+                found = _of_rows(part.numpy(), shape, blocks) if places else part.numpy()
+                return found.reshape(places).astype(numpy_dtype(DTYPES[kind]))
 
             return lazy_array(kind, places, make)
 
         size = blocks[-1] if blocks and count > 1 else shape[-1] // count
+        kind = scale_dtype(scale.dtype, dtype) if factor is None else "float32"
         return Form(
-            dtype, values, shaped(scale, scale_dtype(scale.dtype, dtype)),
+            dtype, values, shaped(scale, kind),
             None if zeros is None else shaped(zeros, values.dtype.name),
             block=size if by_block else 0, factor=factor,
         )  # fmt: skip
@@ -214,15 +214,14 @@ def _fits(zeros: Tensor, dtype: DType) -> bool:
         return bool((found.astype(numpy_dtype(dtype)).astype(np.float64) == found).all())
 
 
-def _of_rows(values: Array, shape: tuple[int, ...], blocks: Sequence[int], dtype: str) -> Array:
+def _of_rows(values: Array, shape: tuple[int, ...], blocks: Sequence[int]) -> Array:
     """Return values of blocks for each row of a shape, and for each block of its last axis."""
     import numpy as np
 
     while values.ndim < len(shape):
         values = values[..., None]
     whole = spread(values, (*shape[:-1], values.shape[-1]), blocks)
-    found = np.broadcast_to(whole, (*shape[:-1], values.shape[-1]))
-    return found.astype(numpy_dtype(DTYPES[dtype]))
+    return np.broadcast_to(whole, (*shape[:-1], values.shape[-1]))
 
 
 def check_scale(

@@ -103,6 +103,12 @@ def test_the_weight_in_a_file_is_compared_with_the_floats(kind, tmp_path):
     assert (found.tensors, found.different) == (0, (f"{name} (changed)",))
 
 
+def test_a_product_of_two_factors_is_rounded_once():
+    """Scales of float16 do not make the first product one."""
+    scales = (np.random.default_rng(7).random(32) * 3).astype(np.float16)
+    check(changed(read("bnb_int8"), SCB=scales))
+
+
 def test_a_zero_point_that_four_bits_do_not_hold_takes_eight():
     """Format 1 of GPTQ stores zero points less one: 15 of 4 bits is 16."""
     _, stored = check(changed(read("gptq4"), qzeros=np.full((4, 4), -1, np.int32)))
@@ -161,6 +167,39 @@ def test_the_last_of_blocks_in_two_axes_may_be_shorter(rows):
     source = read("fp8_blocks")
     values = rng.standard_normal((rows, 72)).astype(ml_dtypes.float8_e4m3fn)
     check(changed(source, weight=values, weight_scale_inv=rng.random((3, 5)).astype(np.float32)))
+
+
+def test_rows_share_scales_and_columns_name_their_groups():
+    """Of compressed-tensors: a scale for 16 rows and the groups of the columns."""
+    rng = np.random.default_rng(5)
+    source = changed(
+        read("ct_w4_zeros"), weight_scale=rng.random((2, 4)).astype(ml_dtypes.bfloat16),
+        weight_zero_point=rng.integers(-8, 8, (2, 4)).astype(np.int8),
+    )  # fmt: skip
+    places = Tensor.inline(
+        DTYPES["int32"], (64,), rng.permutation(np.arange(64, dtype="i4") % 4).tobytes()
+    )
+    weights = source.weights | {"layers.0.fc.weight_g_idx": places}
+    graph, _ = check(replace(source, weights=weights))
+    assert operators(graph) == ["DequantizeLinear", "Gather", "Cast"]
+
+
+@pytest.mark.parametrize("kind", ["NVFP4", "MXFP4"])
+def test_floats_of_4_bits_with_scales_of_blocks(kind):
+    rng, block = np.random.default_rng(6), 16 if kind == "NVFP4" else 32
+    scale = rng.random((8, 64 // block)).astype(ml_dtypes.float8_e4m3fn)
+    parts = {
+        "weight_packed": rng.integers(0, 256, (8, 32), dtype=np.uint8),
+        "weight_scale": scale if kind == "NVFP4" else rng.integers(100, 140, scale.shape, "u1"),
+    }
+    if kind == "NVFP4":
+        parts["weight_global_scale"] = np.array([0.37], np.float32)
+    weights = {
+        f"layers.0.fc.{name}": Tensor.inline(DTYPES[v.dtype.name], v.shape, v.tobytes())
+        for name, v in parts.items()
+    }
+    graph, _ = check(replace(read("ct_w4"), weights=weights))
+    assert operators(graph) == ["Cast", "Gather", "Mul", "Reshape", "Cast"]
 
 
 def test_odd_columns_share_bytes():
