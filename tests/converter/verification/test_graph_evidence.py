@@ -66,6 +66,31 @@ def test_noise_of_a_value_inside_and_of_a_decision(tmp_path):
     assert not noise.evidence(0, 0).largest.any()
 
 
+def test_the_exact_result_has_the_weights_that_are_computed_and_rounded(tmp_path):
+    """A weight of small integers is rounded to its dtype; a branch reads it, too."""
+    values, scale = RNG.integers(-128, 128, (4, 6)).astype("i1"), RNG.random(4).astype("f2")
+    weight = (values * scale.astype("f4")[:, None]).astype("f2").T
+    branch = onnx.helper.make_graph(
+        [onnx.helper.make_node("Cast", ["w"], ["b"], to=1)], "b", [], [value("b", "float32", 6, 4)]
+    )
+    nodes = [
+        ("DequantizeLinear", "q s", "v", {"axis": 0}), ("Transpose", "v", "w", {"perm": [1, 0]}),
+        ("If", "c", "f", {"then_branch": branch, "else_branch": branch}), ("MatMul", "x f", "y"),
+    ]  # fmt: skip
+    path = written(
+        tmp_path / "m.onnx", nodes, [value("x", "float32", "n", 6)],
+        [value("y", "float32", "n", 4)], {"q": values, "s": scale, "c": np.array(True)},
+    )  # fmt: skip
+    model = onnx.load(path)
+    model.opset_import[0].version = 21
+    onnx.save(model, path)
+    file, x = read_interface(path), RNG.standard_normal((50, 6)).astype("f4")
+    inputs = prepared(tmp_path, file, x)
+    noise = measure_noise(path, file, inputs, [0], {"y": "float32"}, ALLOWANCE)
+    exact = x.astype("f8") @ weight.astype("f8")
+    np.testing.assert_allclose(noise.evidence(0, 0).exact, exact, rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_recurrent_operators_in_float64(tmp_path, kind, direction):
