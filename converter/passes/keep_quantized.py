@@ -2,9 +2,9 @@
 
 A graph of the floats gets, for each, the values that are stored, and the operators that make the
 same floats of them: DequantizeLinear, or Gather for values that are indices of a table. The values
-keep the axes of the weight, outputs first. The other way round, onnxruntime replaces DequantizeLinear
-and MatMul by MatMulNBits, which rounds activations to 8 bits unless a session asks for more, and does
-not round the weight to float16 as its library does.
+keep the axes of the weight, outputs first. The other way round, onnxruntime fuses DequantizeLinear
+and MatMul to MatMulNBits, which rounds activations to 8 bits unless a session asks for more, and
+does not round the weight to float16 as its library does.
 Spec: https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html (version 21: blocks and 4 bits)
 """
 
