@@ -13,6 +13,7 @@ import numpy as np
 from converter.lower.element_types import ELEMENT_TYPES
 from converter.verification.onnx_values import NodeInterface, OnnxInterface
 from formats.core.weights import DTYPES, numpy_dtype
+from formats.errors import CorruptError
 
 DTYPE_NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
 
@@ -39,6 +40,7 @@ class StoredWeights:
             is_constant = all(n in self._weights or n in self._nodes for n in node.inputs)
             if (
                 node.op_type in EVALUATORS
+                and len(node.outputs) == 1
                 and is_constant
                 and any(map(self._is_quantised, node.inputs))
             ):
@@ -61,13 +63,20 @@ class StoredWeights:
             yield from self._sources(other)
 
     def compute(self, name: str) -> np.ndarray:
-        """Return a weight."""
+        """Return a weight.
+
+        Raises:
+            CorruptError: An operator does not fit its inputs.
+        """
         if name not in self._nodes:
             return self._weights[name].numpy()
         node = self._nodes[name]
         inputs = [self.compute(n) for n in node.inputs]
-        with np.errstate(all="ignore"):  # NaN and infinity are values like others
-            return EVALUATORS[node.op_type](inputs, node.numbers)
+        try:
+            with np.errstate(all="ignore"):  # NaN and infinity are values like others
+                return EVALUATORS[node.op_type](inputs, node.numbers)
+        except (ValueError, KeyError, IndexError, TypeError) as e:
+            raise CorruptError(f"{node.op_type} does not fit its inputs ({e})", where=name) from e
 
 
 def _dequantize(inputs: list[np.ndarray], numbers: Mapping[str, Any]) -> np.ndarray:

@@ -108,7 +108,8 @@ def compute_weights(onnx: Any, model: Any) -> None:
     del graph.node[:]
     graph.node.extend(kept)
     for name, weight in zip(outputs, weights, strict=True):
-        graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float64), name))
+        exact = weight if weight.dtype.kind in "biu" else weight.astype(np.float64)
+        graph.initializer.append(onnx.numpy_helper.from_array(exact, name))
 
 
 def names_in(node: Any) -> set[str]:

@@ -20,7 +20,7 @@ from converter.verification.onnx_values import read_interface
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.weights import DTYPES, Tensor
-from formats.errors import UsageError
+from formats.errors import CorruptError, UsageError
 
 onnx = pytest.importorskip("onnx")
 reference = pytest.importorskip("onnx.reference")
@@ -101,6 +101,14 @@ def test_the_weight_in_a_file_is_compared_with_the_floats(kind, tmp_path):
     onnx.save(model, path)
     found = compare_initializers(floats, read_interface(path), None)
     assert (found.tensors, found.different) == (0, (f"{name} (changed)",))
+
+
+def test_an_operator_that_does_not_fit_its_inputs_is_damage(tmp_path):
+    graph, stored, floats, _ = kept(read("gptq4"))
+    del graph.nodes[0].attributes["block_size"]
+    path = onnx_run.write_onnx(tmp_path / "m.onnx", graph, stored.weights)
+    with pytest.raises(CorruptError, match="DequantizeLinear does not fit"):
+        compare_initializers(floats, read_interface(path), None)
 
 
 def test_a_product_of_two_factors_is_rounded_once():
