@@ -51,8 +51,11 @@ def test_all_of_it_at_a_glance(browser, page):
     names = look(browser, page)
     assert names == [record["name"] for record in some()]
     text = browser.value("document.body.innerText")
-    for part in ("4 of 14 converted", "Interrupted", "all 14", "7 failed", "1 partial",
-                 "3 unsupported features keep 3 artifacts", "TensorFlow op ParseExample", "no model"):  # fmt: skip
+    shown = (
+        "4 of 14 converted", "Interrupted", "all 14", "7 failed", "1 partial",
+        "3 unsupported features keep 3 artifacts", "TensorFlow op ParseExample", "no model",
+    )  # fmt: skip
+    for part in shown:
         assert part in text
     assert browser.value("document.title") == "/registry · convert"
     assert browser.value("document.querySelectorAll('#facets .facet').length") == 6
