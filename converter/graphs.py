@@ -67,7 +67,7 @@ def graphs_of(
         )
     if options.task is not None and (bundle.topology is None or bundle.topology.kind != PRETRAINED):
         raise UsageError("task= with a source that is no Hugging Face folder of transformers'")
-    opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
+    opset, wanted = options.opset or _least(options), options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)
         return _told(bundle, [graph], ()), [graph]
@@ -84,7 +84,7 @@ def graphs_of(
             left_out.append(LeftOut(f"signature {name}", reason))
             continue
         try:
-            graph = _lower(bundle, opset, trust, name)
+            graph = _lower(bundle, opset, options, name)
         except (UnsupportedError, CorruptError) as e:
             if wanted or len(names) == 1:
                 raise
@@ -183,6 +183,7 @@ def lower_signature(
     trust: "Sequence[Trusted]" = (),
     signature: str | None = None,
     inputs: "Sequence[TensorSpec]" = (),
+    state: str = "drop",
 ) -> "Graph":
     """Lower one signature, and simplify its graph.
 
@@ -191,7 +192,9 @@ def lower_signature(
     """
     from converter.passes import simplify
 
-    graph = lower(bundle, opset, trust, signature, inputs)
+    graph = lower(bundle, opset, trust, signature, inputs, state)
+    if state == "io" and not graph.states:
+        graph.notes.append("state='io': the source assigns no state between its runs")
     simplify(graph)
     return graph
 
@@ -228,9 +231,14 @@ def _of_torch(
         try:
             return bundle, _natively(bundle, opset, options)
         except (UnsupportedError, CorruptError) as e:
-            if options.exporter == "native":
+            if options.exporter == "native" or options.state == "io":
                 raise
             gap = e
+    if options.state == "io":
+        raise UnsupportedError(
+            "state='io' with a graph that torch exports",
+            hint="Convert lowers TorchScript archives and exported programs (.pt2) itself",
+        )
     from converter.capture.capture_graph import CaptureRequest, capture_graph
 
     request = CaptureRequest(
@@ -268,21 +276,19 @@ def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
         # A single input matches whatever its name in the registry.
         given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
         with suppress(UnsupportedError, CorruptError, UsageError):
-            return lower_signature(bundle, opset, inputs=given)
-    return lower_signature(bundle, opset, inputs=options.inputs)
+            return lower_signature(bundle, opset, inputs=given, state=options.state)
+    return lower_signature(bundle, opset, inputs=options.inputs, state=options.state)
 
 
-def _lower(
-    bundle: Bundle, opset: int | None, trust: "Sequence[Trusted]", name: str | None
-) -> "Graph":
+def _lower(bundle: Bundle, opset: int | None, options: Options, name: str | None) -> "Graph":
     """Lower with the default opset; if operators are missing there, with the one that has them."""
     try:
-        return lower_signature(bundle, opset, trust, name)
+        return lower_signature(bundle, opset, options.trust, name, state=options.state)
     except UnsupportedError as e:
         newer = [int(n) for n in ASKED.findall(e.found)]
         if opset is not None or not newer:
             raise
-        return lower_signature(bundle, max(newer), trust, name)
+        return lower_signature(bundle, max(newer), options.trust, name, state=options.state)
 
 
 def _signatures(bundle: Bundle) -> list[str | None]:
@@ -332,6 +338,10 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         for one, what in zip(roots(graph.encoded), describe_inputs(graph.encoded), strict=True):
             change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)
             changes += [change] * (change not in changes)
+    states = {state.tensor: state for graph in graphs for state in graph.states}
+    if states:
+        pairs = [f"{s.input} -> {s.output}" for s in [*states.values()][:5]]
+        changes.append(Normalisation("state as inputs and outputs", len(states), ", ".join(pairs)))
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
         changes.append(Normalisation("assignments to variables left out", len(unkept), detail))

@@ -24,6 +24,7 @@ from formats.limits import DEFAULT, Limits
 LEVELS = ("none", "smoke", "weights", "cpu", "device")
 EXPORTERS = ("auto", "native", "export", "torchscript")
 PRECISIONS = ("fp16", "bf16")
+STATES = ("drop", "io")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class Options:
             ignored if the program cannot be lowered with them.
         exporter: Exporter of torch programs: ``native`` is ours, ``export`` and ``torchscript`` are
             torch's own; ``auto`` tries them in this order.
+        state: What becomes of buffers and variables that the source assigns: ``drop`` leaves the
+            assignments out, ``io`` makes an input and an output of each.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
         verify: How far to verify: ``none``, ``smoke``, ``weights``, ``cpu``, ``device``, or
@@ -123,6 +126,7 @@ class Options:
     inputs: tuple[TensorSpec, ...] = ()
     hinted_inputs: tuple[TensorSpec, ...] = ()
     exporter: str = "auto"
+    state: str = "drop"
     include: tuple[str, ...] = ()
     strip_prefix: str = "auto"
     verify: str = "auto"
@@ -158,7 +162,12 @@ class Options:
     def asks_for_graph(self) -> bool:
         """Whether any option explicitly requests a graph."""
         return bool(
-            self.arch or self.task or self.inputs or self.exporter != "auto" or self.signatures
+            self.arch
+            or self.task
+            or self.inputs
+            or self.exporter != "auto"
+            or self.signatures
+            or self.state != "drop"
         )
 
 
@@ -242,6 +251,7 @@ def check(options: Options) -> None:
     check_choice("verify", options.verify, (*LEVELS, "auto"))
     check_choice("require", options.require or "weights", LEVELS[1:])
     check_choice("exporter", options.exporter, EXPORTERS)
+    check_choice("state", options.state, STATES)
     check_choice("precision", options.precision or "fp16", PRECISIONS)
     _check_levels(options)
     if options.opset not in (None, *OPSETS):

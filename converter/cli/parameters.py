@@ -154,6 +154,8 @@ ROWS: tuple[Row, ...] = (
         help="Input of a torch program, as image:float32:batch,3,224,224 (a name is a dynamic axis), or an argument that is fixed, as rate=16000. Repeatable."),
     Row("exporter", "--exporter", str, metavar="auto|native|export|torchscript", default="auto", commands=BOTH,
         help="What makes the graph of a torch program: convert itself (native), or one of torch's exporters."),
+    Row("state", "--state", str, metavar="drop|io", default="drop", commands=ALL,
+        help="State that a model keeps between runs: drop the assignments, or make an input and an output of each (io)."),
     Row("include", "--include", str, metavar="GROUP,...", default="", parse=split_commas, commands=("convert",),
         help="Keep training state: optimizer, training."),
     Row("include", "--training-state", str, metavar="GROUP,...", default="", parse=split_commas, commands=("batch",),

@@ -25,6 +25,7 @@ def lower(
     trust: "Sequence[Trusted]" = (),
     signature: str | None = None,
     inputs: "Sequence[TensorSpec]" = (),
+    state: str = "drop",
 ) -> "Graph":
     """Return the graph that a bundle's topology describes; its weights stay in the bundle.
 
@@ -34,6 +35,8 @@ def lower(
         trust: Trusted modules, whose code may supply layers that are not supported otherwise.
         signature: Name of a TensorFlow signature; None for the default one.
         inputs: Input specs of a torch program that does not record them.
+        state: ``io`` to make inputs and outputs of the state that the source keeps between runs;
+            ``drop`` to leave its assignments out.
 
     Raises:
         UnsupportedError: The topology is of another kind, or contains operations that are not
@@ -49,6 +52,8 @@ def lower(
         raise UnsupportedError("the source records no computation, only weights", hint=hint)
     if bundle.topology.kind not in KINDS:
         raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
+    if state == "io" and bundle.topology.kind in ("keras_config", "graphdef"):
+        raise UnsupportedError(f"state='io' with graphs of kind {bundle.topology.kind}")
     usual = opset or OPSET
     try:
         if bundle.topology.kind == "graphdef":
@@ -65,7 +70,7 @@ def lower(
             return lower_onnx(bundle, opset=opset)
         from converter.lower.torch.lowering import lower as lower_torch
 
-        return lower_torch(bundle, opset=usual, inputs=inputs)
+        return lower_torch(bundle, opset=usual, inputs=inputs, state=state)
     except MISFITS as e:
         raise CorruptError(
             f"the model's parts do not go together ({type(e).__name__}: {e!s:.200})",

@@ -15,6 +15,7 @@ import numpy as np
 
 from converter.lower.element_types import element_type
 from converter.lower.graph import Attribute, Encoded, Folded, Graph, Node, Shape, Spec, Weight
+from converter.lower.states import PROPERTY, encode_states
 from converter.version import VERSION
 from formats.core.weights import DTYPES, Piece, Tensor, numpy_dtype
 from formats.errors import InternalError
@@ -116,7 +117,10 @@ def model(
         opset.data(1, domain)
         opset.number(2, version)
         message.data(8, opset)
-    for key, text in graph.metadata.items():
+    properties = dict(graph.metadata)
+    if graph.states:
+        properties[PROPERTY] = encode_states(graph, weights)
+    for key, text in properties.items():
         message.data(14, _pair(key, text))
     return message
 

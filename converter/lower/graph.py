@@ -103,6 +103,25 @@ class Trace:
     stored: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A value that the source keeps from one run to the next: here an input and an output.
+
+    Attributes:
+        tensor: Name of the tensor, variable or attribute of the source.
+        input: Input of the graph that takes its value before the run.
+        output: Output of the graph that gives its value after the run.
+        shape: Shape of the value before the first run; names of axes are those of inputs.
+        initial: That value: a number that fills it, or None for the bundle's tensor of this name.
+    """
+
+    tensor: str
+    input: str
+    output: str
+    shape: Shape
+    initial: float | None = None
+
+
 @dataclass(slots=True)
 class Graph:
     """Nodes in topological order, and the values that they read and write.
@@ -127,6 +146,7 @@ class Graph:
         left_out: Optional outputs that are omitted → the reason.
         encoded: Inputs of the source that other inputs replace here.
         unkept: Variables that the source assigns, whose updates a stateless graph does not keep.
+        states: Variables whose updates are outputs, to be fed to inputs of the next run.
         exporter: Name and version of the tool that made the graph, where it was not convert.
         notes: Warnings of the exporter, and notes to the reader.
         domains: Versions of operator domains other than ONNX's own, where they are not the default.
@@ -151,6 +171,7 @@ class Graph:
     left_out: dict[str, str] = field(default_factory=dict)
     encoded: "list[EncodedInput]" = field(default_factory=list)
     unkept: list[str] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
     exporter: str = ""
     notes: list[str] = field(default_factory=list)
     domains: dict[str, int] = field(default_factory=dict)

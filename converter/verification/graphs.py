@@ -1,6 +1,6 @@
 """Compare ONNX files with their sources: onnxruntime runs the file, a framework the source."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from converter.verification.engine import (
     tolerance,
 )
 from converter.verification.first_difference import LayerComparison, find_first_difference
-from converter.verification.inputs.draw import Hint
+from converter.verification.inputs.draw import Case, Hint
+from converter.verification.inputs.first_states import add_first_runs
 from converter.verification.onnx_values import OnnxInterface, read_interface
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, SourceRun
@@ -26,8 +27,9 @@ from converter.verification.smoke import run_alone
 from converter.verification.sources.keras import FRAMEWORKS, Source, lower_file
 from converter.verification.sources.onnx_file import OnnxSource
 from converter.verification.sources.torch import RunInTorch, Torch, topology_kind
-from formats.core.bundle import Bundle
-from formats.core.weights import DTYPES
+from formats.core.bundle import Bundle, TensorSpec
+from formats.core.weights import DTYPES, Tensor
+from formats.errors import UsageError
 
 DEFAULT = Options()
 
@@ -101,7 +103,7 @@ def _compare_with_source(
         if wrong := _compare_names(file, candidate.declared):
             reports.append(GraphReport("failed", wrong))
             continue
-        pair = _pair(candidate, framework.name, model_onnx, file, options)
+        pair = _pair(candidate, framework.name, model_onnx, file, options, bundle.weights)
         if program is not None:
             pair = replace(
                 pair, candidate=_run_program(program, file, options), runtime="torch", locate=None
@@ -140,8 +142,9 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _pair(
-    source: Source, framework: str, model_onnx: Path, file: OnnxInterface, options: Options
-) -> Pair:
+    source: Source, framework: str, model_onnx: Path, file: OnnxInterface, options: Options,
+    weights: Mapping[str, Tensor],
+) -> Pair:  # fmt: skip
     graph, names = source.graph, [spec.name for spec in file.outputs]
     precision = coarsest_dtype({s.dtype for s in graph.specs.values()}) if graph else "float32"
     if graph is not None and graph.rounded:
@@ -160,9 +163,6 @@ def _pair(
         )  # fmt: skip
 
     hints = source.hints()
-    plan = plan_inputs(
-        file.inputs, hints, options, is_varied=not source.has_layers, with_example=True
-    )
     return Pair(
         reference=source,
         candidate=OnnxSource(model_onnx, file, allowance(options), graph),
@@ -170,7 +170,7 @@ def _pair(
         runtime="onnxruntime",
         specs=file.inputs,
         outputs=names,
-        plan=plan,
+        plan=_plan(source, file, hints, options, weights),
         tolerance=bounds,
         allowance=allowance(options),
         tensors=[] if graph is None else [graph.sources.get(s.name, s.name) for s in file.inputs],
@@ -180,6 +180,26 @@ def _pair(
         mismatch=lambda there: _mismatch(file, there, cast_by_layers=source.has_layers),
         locate=None if graph is None else locate,
     )
+
+
+def _plan(
+    source: Source, file: OnnxInterface, hints: Mapping[str, Hint], options: Options,
+    weights: Mapping[str, Tensor],
+) -> Sequence[Sequence[Case]]:  # fmt: skip
+    """Return the cases to run; of a model that keeps state, from its first state as well."""
+
+    def plan(specs: Sequence[TensorSpec]) -> list[list[Case]]:
+        return plan_inputs(
+            specs, hints, options, is_varied=not source.has_layers, with_example=True
+        )
+
+    if not file.states:
+        return plan(file.inputs)
+    try:
+        cases = plan(file.inputs)
+    except UsageError:  # a user's file without state
+        cases = plan(file.inputs[: -len(file.states)])
+    return add_first_runs(cases, file.inputs, file.states, weights)
 
 
 def _run_program(program: Path, file: OnnxInterface, options: Options) -> RunInTorch:

@@ -13,7 +13,7 @@ import numpy as np
 from converter import passes
 from converter.lower.graph import Folded, Weight
 from converter.verification.noise_graph import lower_quietly
-from converter.verification.onnx_values import OnnxInterface
+from converter.verification.onnx_values import OnnxInterface, state_of
 from converter.verification.result import Weights
 from converter.verification.stored_weights import StoredWeights
 from formats.core import digests
@@ -41,7 +41,7 @@ def compare_initializers(
     """
     if not bundle.weights or not file.weights:
         return None
-    graph = lower_quietly(bundle, signature, inputs)
+    graph = lower_quietly(bundle, signature, inputs, state_of(file))
     known = [] if graph is None else [dict(graph.initializers)]
     if graph is not None:
         known.append(passes.run(graph, bundle.weights).initializers)

@@ -19,11 +19,12 @@ FILE = "noise.onnx"
 
 
 def lower_quietly(
-    bundle: Bundle, signature: str | None = None, inputs: Sequence[TensorSpec] = ()
-) -> Graph | None:
+    bundle: Bundle, signature: str | None = None, inputs: Sequence[TensorSpec] = (),
+    state: str = "drop",
+) -> Graph | None:  # fmt: skip
     """Return the lowered graph of a source, or None if it has none, or an unsupported op."""
     try:
-        return lower_signature(bundle, signature=signature, inputs=inputs)
+        return lower_signature(bundle, signature=signature, inputs=inputs, state=state)
     except (CorruptError, UnsupportedError):
         return None
 

@@ -4,16 +4,17 @@ Fields appended to the bytes of a protobuf message are merged into it, so output
 model without decoding, rewriting or copying it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from converter.lower.element_types import element_type
 from converter.lower.emit import Message
+from converter.lower.states import PROPERTY, RecordedState, parse_states
 from formats.artifact import Artifact
 from formats.containers.protobuf.messages import Message as ProtoMessage
 from formats.containers.protobuf.messages import decode
-from formats.core.bundle import SafetyFinding, TensorSpec
+from formats.core.bundle import SafetyFinding, Signature, TensorSpec
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
@@ -51,6 +52,7 @@ class OnnxInterface:
         path: Path of the file.
         weights: Initializers of the main graph, by name.
         nodes: Nodes of the main graph, in order.
+        states: Pairs of inputs and outputs that are state; they are the last inputs and outputs.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -60,6 +62,7 @@ class OnnxInterface:
     path: Path | None = None
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     nodes: tuple[NodeInterface, ...] = ()
+    states: tuple[RecordedState, ...] = ()
 
 
 def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
@@ -88,8 +91,12 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
         for node in model.graph.each("node")
     )
     findings = bundle.metadata.findings
+    kept = [p.value for p in model.each("metadata_props") if p.key == PROPERTY]
+    states = parse_states(kept[0]) if kept else ()
+    if not _are_last(states, signature):
+        states = ()
     return OnnxInterface(
-        signature.inputs, signature.outputs, values, findings, path, weights, nodes
+        signature.inputs, signature.outputs, values, findings, path, weights, nodes, states
     )
 
 
@@ -102,6 +109,18 @@ def _read_numbers(node: ProtoMessage) -> dict[str, int | list[int]]:
         elif attribute.type == INTS:
             found[attribute.name] = [*attribute.ints]
     return found
+
+
+def state_of(file: OnnxInterface) -> str:
+    """Return the option ``state`` that a file was made with."""
+    return "io" if file.states else "drop"
+
+
+def _are_last(states: Sequence[RecordedState], signature: Signature) -> bool:
+    """Return whether recorded states are the last inputs and outputs of a file, in order."""
+    inputs, outputs = ([spec.name for spec in s] for s in (signature.inputs, signature.outputs))
+    ends = zip(inputs[-len(states) :], outputs[-len(states) :], strict=False)
+    return [(s.input, s.output) for s in states] == [*ends][: len(states)]
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:

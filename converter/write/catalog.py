@@ -23,7 +23,7 @@ DEFAULT = "portable"
 SPECIFIC: dict[str, object] = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
     "exporter": "auto", "include": (), "strip_prefix": "auto", "task": None, "merge_adapter": None,
-    "dequantize": False, "triton": {},
+    "dequantize": False, "triton": {}, "state": "drop",
 }  # fmt: skip
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
@@ -122,7 +122,7 @@ class Target(NamedTuple):
 TARGETS = (
     Target("portable",    "portable",         ".portable",
            "a folder: manifest, safetensors, and an ONNX graph where there is one",
-           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", *WEIGHTS)),
+           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "state", *WEIGHTS)),
     Target("safetensors", "safetensors",      ".safetensors",
            "weights: one file, or shards with an index",
            "safetensors", "none", (*NAMES, *WEIGHTS)),
@@ -132,7 +132,7 @@ TARGETS = (
     Target("onnx",        "onnx",             ".onnx",
            "self-contained ONNX files, one for each signature",
            "onnx", "required",
-           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision"),
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision"),
            one_file=".onnx"),
     Target("keras",       "keras.archive",    ".keras",
            "a .keras file that the current Keras loads",
@@ -151,12 +151,12 @@ TARGETS = (
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
     Target("pt2",         "torch.program",    ".{device}.pt2",
            "an exported program: the same one, on another device, or the graph of any source",
-           "torch-export", "own or required", (*PROGRAM, "task", "exporter", "device"),
+           "torch-export", "own or required", (*PROGRAM, "task", "exporter", "state", "device"),
            needs_device=True, keeps_source=True, one_file="*", parse_device="parse_torch_device"),
     Target("triton",      "triton.entry",     ".triton",
            "a model of a Triton repository, or a repository with one for each signature",
            "onnx", "required",
-           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "device", "precision", "triton"),
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision", "triton"),
            needs_device=True, one_file="*"),
 )
 # fmt: on

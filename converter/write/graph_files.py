@@ -4,14 +4,17 @@ It needs numpy, so a conversion of weights alone does not import it.
 """
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from converter.events import Progress
 from converter.lower import emit
 from converter.lower.graph import Folded, Graph, Spec, Weight
+from converter.lower.states import WEIGHTS, describe_states
 from formats.core.bundle import JSON, Bundle
 from formats.core.output import Output
+from formats.core.weights import Tensor
+from formats.errors import UnsupportedError
 from formats.safetensors_writer import ShardLayout
 
 GRAPH = "model.onnx"
@@ -89,6 +92,21 @@ def write_self_contained(
     return payload
 
 
+def check_states(graph: Graph, weights: Mapping[str, Tensor]) -> None:
+    """Check that a file without a bundle around it can say the first values of its states.
+
+    Raises:
+        UnsupportedError: One is too large.
+    """
+    for state in describe_states(graph, weights):
+        if state["initial"] == WEIGHTS:
+            raise UnsupportedError(
+                f"the first value of the state {state['tensor']!r} is too large for the metadata"
+                " of an ONNX file",
+                hint="to='portable' keeps it in model.safetensors",
+            )
+
+
 def _write_message(message: emit.Message, path: Path, *, sync: bool) -> Iterator[int]:
     with Output(path) as out:
         yield from out.append(message.pieces())
@@ -100,8 +118,8 @@ def _shape_json(spec: Spec) -> JSON:
     return None if spec.unranked else list(spec.shape)
 
 
-def describe(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
-    """Return what a manifest says of a graph."""
+def describe(graph: Graph, weights: Mapping[str, Tensor], file: str = GRAPH) -> dict[str, JSON]:
+    """Return what a manifest says of a graph; ``weights`` hold the first values of its states."""
 
     def specs(names: list[str]) -> list[JSON]:
         return [
@@ -122,6 +140,8 @@ def describe(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
         made["exporter"] = graph.exporter
     if graph.notes:
         made["notes"] = [*graph.notes]
+    if graph.states:
+        made["states"] = [*describe_states(graph, weights)]
     if graph.encoded:
         made["decoded_inputs"] = [one.plain() for one in graph.encoded]
     if graph.trusted:

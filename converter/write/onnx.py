@@ -30,6 +30,8 @@ class OnnxFiles(Plan):
         self.bundle, self.warnings = bundle, ()
         self.graphs, self.options = graphs, options
         self._files: list[GraphFile] = []
+        for graph in graphs:
+            graph_files.check_states(graph, bundle.weights)
         if len(graphs) > 1:
             self.folder_reason = f"the output is a folder of {len(graphs)} graphs"
 
@@ -106,7 +108,11 @@ class OnnxFiles(Plan):
 def plan(
     bundle: Bundle, graphs: Sequence[Graph], artifact: Artifact, options: Options
 ) -> OnnxFiles:
-    """Decide nothing more: each graph becomes a file."""
+    """Decide nothing more: each graph becomes a file.
+
+    Raises:
+        UnsupportedError: The first value of a state is too large for such a file.
+    """
     del artifact
     return OnnxFiles(bundle, graphs, options)
 

@@ -58,7 +58,7 @@ class PortableBundle(Plan):
                     graph, self.bundle, self._layout, payload, name, sync=sync
                 )
                 self._files.append(GraphFile(graph, payload / name))
-                self._described.append(graph_files.describe(graph, name))
+                self._described.append(graph_files.describe(graph, self.bundle.weights, name))
         return payload, self._report if verify else None
 
     def graph_files(self) -> Sequence[GraphFile]:

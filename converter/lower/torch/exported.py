@@ -6,14 +6,15 @@ against ours: where they differ, one of them is wrong, and that is not supported
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.graph import Graph, Trace, needed
+from converter.lower.graph import Graph, State, Trace, needed
+from converter.lower.states import alias_states, make_state
 from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -45,23 +46,31 @@ WEIGHTS = {
 }  # fmt: skip
 
 
-def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+def lower_exported(
+    bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (), state: str = "drop"
+) -> Graph:
     """Return the graph of an exported program.
 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
         inputs: Inputs that the user declares, with names for dynamic axes.
+        state: ``io`` to make inputs and outputs of the weights that the program assigns.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.
         CorruptError: It is damaged.
     """
     program = read_program(bundle)
-    graph = Graph("forward", opset)
     module = require_object(program.get("graph_module"), "a program without a graph")
+
+    def lowered(states: Collection[str] = ()) -> tuple[Graph, list[str]]:
+        lowering = _Lowering(bundle, Graph("forward", opset), module, inputs, states)
+        return lowering.lowered(), lowering.assigned
+
     with np.errstate(all="ignore"):  # numbers beyond what a dtype holds, as torch has them
-        return _Lowering(bundle, graph, module, inputs).lowered()
+        graph, assigned = lowered()
+        return lowered(assigned)[0] if state == "io" and assigned else graph
 
 
 # Views by strides, of which a contiguous tensor alone is known to have the elements in order.
@@ -72,9 +81,14 @@ class _Lowering:
     """A program being lowered."""
 
     def __init__(
-        self, bundle: Bundle, graph: Graph, module: Object, inputs: Sequence[TensorSpec]
-    ) -> None:
+        self, bundle: Bundle, graph: Graph, module: Object, inputs: Sequence[TensorSpec],
+        states: Collection[str],
+    ) -> None:  # fmt: skip
         self.bundle = bundle
+        self.states = states
+        self.aliases = alias_states(bundle.weights, states)
+        self.assigned: list[str] = []  # weights that the program assigns, by their names here
+        self.results: dict[str, Any] = {}  # those that are results -> the arguments that say which
         self.op = Context(graph, bundle.weights)
         self.op.is_exported = True
         self.signature = require_object(module.get("signature"), "a program without a signature")
@@ -102,8 +116,9 @@ class _Lowering:
         outputs = [(name, arg) for name, arg in self._outputs() if name]
         self.op.reserve([name for name, _ in outputs])
         self._inputs()
-        self._walk([arg for _, arg in outputs])
+        self._walk([arg for _, arg in (*outputs, *self.results.items())])
         self._note_assignments()
+        outputs += [(state.output, self._result(state)) for state in self.op.graph.states]
         used = set(self.op.graph.inputs)
         for name, arg in outputs:
             self._output(name, arg, used)
@@ -118,13 +133,16 @@ class _Lowering:
         """Make weights and inputs of what the program is given, in its order."""
         specs = input_specs({"graph_module": self.module})
         given: list[tuple[str, Any]] = []
+        kept: list[tuple[str, str]] = []
         for spec in specs:
             ((kind, entry),) = spec.items() if len(spec) == 1 else [("", None)]
             if not isinstance(entry, dict):
                 raise CorruptError("an input of the program says nothing")
             if kind in WEIGHTS:
                 name, tensor = entry_name(entry.get("arg")), str(entry.get(WEIGHTS[kind]))
-                if name is not None:
+                if name is not None and self._find_weight(tensor) in self.states:
+                    kept.append((name, tensor))
+                elif name is not None:
                     self.current.values[name] = self._weight(name, tensor)
             elif kind == "user_input":
                 given.append((kind, entry.get("arg")))
@@ -140,6 +158,8 @@ class _Lowering:
         self._rename(arg for _, arg in given)
         for _, arg in given:
             self._input(require_object(arg, "an input that is no object"))
+        for name, tensor in kept:
+            self.current.values[name] = self._state(self._find_weight(tensor))
         self._find_symbols()
 
     def _old_inputs(self) -> list[tuple[str, Any]]:
@@ -157,9 +177,27 @@ class _Lowering:
                 given.append(("user_input", arg))
         return given
 
+    def _find_weight(self, tensor: str) -> str:
+        """Return a tensor's name among the weights, or ""; a state of several names has one."""
+        found = tensor if tensor in self.bundle.weights else self.origins.get(tensor, "")
+        return self.aliases.get(found, found)
+
+    def _state(self, tensor: str) -> Reference:
+        """Return a weight whose value before the run is an input."""
+        if tensor not in self.weights:
+            weight = self.bundle.weights[tensor]
+            state = make_state(tensor, weight.shape)
+            try:
+                value = self.op.input(state.input, weight.dtype.name, weight.shape)
+            except ValueError as e:
+                raise UnsupportedError(f"not supported: state {tensor!r} of {weight.dtype}") from e
+            self.weights[tensor] = self.current.values[state.input] = Reference.to(value)
+            self.op.graph.states.append(state)
+        return self.weights[tensor]
+
     def _weight(self, name: str, tensor: str) -> ProgramValue:
-        found = tensor if tensor in self.bundle.weights else self.origins.get(tensor)
-        if found is None:
+        found = self._find_weight(tensor)
+        if not found:
             if tensor in self.bundle.encodings:
                 self.findings.append(
                     Finding("weight", tensor, f"{self.bundle.encodings[tensor].kind} tensors")
@@ -240,10 +278,20 @@ class _Lowering:
         return self.op.div(self.op.sub(found, offset), times)
 
     def _note_assignments(self) -> None:
-        """Note weights that the program writes to: a graph keeps nothing between its runs."""
+        """Note the weights that the program writes to in place."""
         for tensor, reference in self.weights.items():
-            if reference.storage.version and tensor not in self.op.graph.unkept:
-                self.op.graph.unkept.append(tensor)
+            if reference.storage.version:
+                self._assign(tensor)
+
+    def _assign(self, tensor: str) -> None:
+        """Note a weight that the program writes to."""
+        self.assigned += [tensor] * (tensor not in self.assigned)
+        unkept = self.op.graph.unkept
+        unkept += [tensor] * (tensor not in (*unkept, *self.states))
+
+    def _result(self, state: State) -> Object:
+        """Return the argument that is the value of a state after the run."""
+        return self.results.get(state.tensor) or {"as_tensor": {"name": state.input}}
 
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""
@@ -355,11 +403,12 @@ class _Lowering:
             entry = require_object(entry, "an output that says nothing")
             if kind == "user_output":
                 found.append((output_name(entry.get("arg")), entry.get("arg")))
-            elif kind == "buffer_mutation":
-                self.op.graph.unkept.append(str(entry.get("buffer_name")))
-            elif kind in ("parameter_mutation", "user_input_mutation"):
-                name = entry.get("parameter_name", entry.get("user_input_name"))
-                self.op.graph.unkept.append(str(name))
+            elif kind in ("buffer_mutation", "parameter_mutation"):
+                tensor = str(entry.get("buffer_name", entry.get("parameter_name")))
+                self._assign(self._find_weight(tensor) or tensor)
+                self.results[self._find_weight(tensor)] = {"as_tensor": entry.get("arg")}
+            elif kind == "user_input_mutation":
+                self.op.graph.unkept.append(str(entry.get("user_input_name")))
             elif kind != "token":
                 self.findings.append(Finding("output", kind, kind.replace("_", " ")))
         return found

@@ -7,13 +7,16 @@ from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import UnsupportedError
 
 
-def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+def lower(
+    bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (), state: str = "drop"
+) -> Graph:
     """Return the graph of a torch program.
 
     Args:
         bundle: Its topology is of kind ``exported_program``, ``torchscript`` or ``torch_modules``.
         opset: Version of ONNX's operators.
         inputs: Inputs that the user declares, for programs that do not record them.
+        state: ``io`` to make inputs and outputs of the state that the program assigns.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.
@@ -24,11 +27,11 @@ def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> G
     if kind == "exported_program":
         from converter.lower.torch.exported import lower_exported
 
-        return lower_exported(bundle, opset=opset, inputs=inputs)
+        return lower_exported(bundle, opset=opset, inputs=inputs, state=state)
     if kind == "torchscript":
         from converter.lower.torch.script.lowering import lower_script
 
-        return lower_script(bundle, opset=opset, inputs=inputs)
+        return lower_script(bundle, opset=opset, inputs=inputs, state=state)
     if kind == "torch_modules":
         from converter.lower.torch.modules import lower_modules
 

@@ -17,7 +17,39 @@ RANDOM = re.compile(
 )
 
 
-class Modules:
+class Stateful:
+    """A source with attributes that it keeps from one run to the next."""
+
+    torch: Any
+    module: Any
+
+    def get_state(self, path: str) -> Any:
+        """Return an attribute of the module or of one inside, by its path with dots."""
+        owner, name = self.find_owner(path)
+        return getattr(owner, name)
+
+    def set_state(self, path: str, value: Any) -> None:
+        """Set an attribute; buffers are written in place, as they may have several names."""
+        owner, name = self.find_owner(path)
+        kept = getattr(owner, name)
+        if isinstance(kept, (bool, int, float)):
+            setattr(owner, name, value.item())
+        elif name in dict(owner.named_buffers(recurse=False)) and kept.shape == value.shape:
+            with self.torch.no_grad():
+                kept.copy_(value)
+        else:
+            setattr(owner, name, value)
+
+    def find_owner(self, path: str) -> tuple[Any, str]:
+        """Return the module that an attribute is of, and the attribute's name there."""
+        owner = self.module
+        *parents, name = path.split(".")
+        for parent in parents:
+            owner = getattr(owner, parent)
+        return owner, name
+
+
+class Modules(Stateful):
     """A module, or a ScriptModule, that is called with tensors."""
 
     def __init__(
@@ -100,7 +132,7 @@ class Modules:
                 hook.remove()
 
 
-class Program:
+class Program(Stateful):
     """An exported program."""
 
     def __init__(self, torch: Any, loaded: Any, names: list[str]) -> None:

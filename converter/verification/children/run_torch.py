@@ -8,6 +8,9 @@ says what those need to load the source (``form``, ``source``, ``arch``, ``trust
     dtypes      their dtypes
     fixed       names and values of other arguments
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
+    states      attributes that the source keeps between runs: the last inputs are their values
+                before the run, and their values after it are the last outputs
+    first       numbers of alternatives that run from the state that is stored
     layers      what is wanted too: paths of submodules, or names of an exported program's nodes
     device      in torch's words; none is the CPU, and nothing is said of placement
     allow_tf32  whether a GPU may round products
@@ -142,21 +145,24 @@ class Runner:
         self.torch, self.np, self.folder, self.question = torch, np, folder, question
         self.device = device
         self.unstable: set[int] = set()
-        self.keeps_state = self.has_run = False
+        self.states = question.get("states", [])
+        self.names = question["inputs"][: len(question["inputs"]) - len(self.states)]
+        self.keeps_state = bool(self.states)
+        self.has_run = False
         self.source = self.fresh()
 
     def fresh(self) -> Any:
         """Return the source as it is when nothing has been run in it."""
         loaded = loading.load(self.torch, self.question, self.device)
         if loaded.program is not None:
-            return sources.Program(self.torch, loaded, self.question["inputs"])
+            return sources.Program(self.torch, loaded, self.names)
         wanted = loading.parameters(loaded.module)
         fixed = self.question["fixed"]
-        return sources.Modules(self.torch, loaded, self.question["inputs"], wanted, fixed)
+        return sources.Modules(self.torch, loaded, self.names, wanted, fixed)
 
     def list_inputs(self) -> list[list[Any]]:
         """Return name, dtype and shape of the inputs: the dtype that was fed, if none is said."""
-        specs = self.source.specs()
+        specs = [*self.source.specs(), *[(None, None)] * len(self.states)]
         names, dtypes = self.question["inputs"], self.question["dtypes"]
         if len(specs) != len(names):  # none of the cases ran
             return [["", dtype or "", shape] for dtype, shape in specs]
@@ -166,7 +172,7 @@ class Runner:
     def notes(self) -> list[str]:
         """Return deviations from torch's own behaviour."""
         kept = "the source keeps state between runs: each began with what is stored"
-        return [*self.source.notes, *([kept] if self.keeps_state else [])]
+        return [*self.source.notes, *([kept] if self.keeps_state and not self.states else [])]
 
     def first_that_runs(self, alternatives: list[int]) -> dict[str, Any]:
         """Run the source on the first of several inputs of which it makes something."""
@@ -195,11 +201,24 @@ class Runner:
         return {"chosen": number, "dtypes": [dtype for _, dtype in found], "refused": refused}
 
     def outputs(self, number: int, seed: int = SEEDS[0]) -> list[tuple[Any, str]]:
-        """Run the source on a case."""
+        """Run the source on a case; return its outputs, and the states after the run."""
+        tensors = self.prepare(number)
+        self.torch.manual_seed(seed)
+        found = [self.plain(value) for value in flat(self.source.call(tensors))]
+        return [*found, *map(self.plain, map(self.source.get_state, self.states))]
+
+    def prepare(self, number: int) -> list[Any]:
+        """Return the tensors of a case, with the source in the state that the case begins with."""
         if self.keeps_state:
             self.source = self.fresh()
-        self.torch.manual_seed(seed)
-        return [self.plain(value) for value in flat(self.source.call(self.inputs(number)))]
+        tensors = self.inputs(number)
+        own, states = tensors[: len(self.names)], tensors[len(self.names) :]
+        if states and number not in self.question["first"]:
+            # What else changes with the first run has changed: shapes of states, flags.
+            self.source.call(self.inputs(number)[: len(self.names)])
+            for path, value in zip(self.states, states, strict=True):
+                self.source.set_state(path, value)
+        return own
 
     def compare_runs(self, number: int, found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
         """Run again, and note which outputs are random, and whether runs change the source."""
@@ -211,7 +230,7 @@ class Runner:
         self.keeps_state = True
         found = self.outputs(number)
         self.unstable = self.different(found, self.outputs(number, SEEDS[1]))
-        self.keeps_state = bool(different - self.unstable)
+        self.keeps_state = bool(self.states) or bool(different - self.unstable)
         return found
 
     def different(self, a: list[tuple[Any, str]], b: list[tuple[Any, str]]) -> set[int]:
@@ -279,19 +298,18 @@ class Runner:
             found.append((path, i, dtype))
 
         for number in chosen if wanted else ():
-            source = self.fresh() if self.keeps_state else self.source
             with suppress(Exception):  # it ran without being watched: that is what counts
-                source.run_watched(wanted, self.inputs(number), save)
+                tensors = self.prepare(number)
+                self.source.run_watched(wanted, tensors, save)
         return found
 
     def placement(self, number: int, switches: dict[str, Any]) -> dict[str, Any]:
         """Return where parameters, buffers and outputs are, and where operations left theirs."""
         rows = [list(row) for row in self.source.list_places()]
-        source = self.fresh() if self.keeps_state else self.source
-        tensors = self.inputs(number)
+        tensors = self.prepare(number)
         seen: list[list[str]] = []
         with watch(self.torch, seen):
-            outputs = [*flat(source.call(tensors))]
+            outputs = [*flat(self.source.call(tensors))]
         rows += [
             ["output", str(i), place(value.device)]
             for i, value in enumerate(outputs)

@@ -95,10 +95,17 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One array for each input of a model, in order."""
+    """One array for each input of a model, in order.
+
+    Attributes:
+        name: Name in reports.
+        arrays: The arrays; those of state are set in the source before it runs.
+        is_first: Whether the source runs from the state that it stores, which the arrays equal.
+    """
 
     name: str
     arrays: tuple[np.ndarray, ...]
+    is_first: bool = False
 
 
 def find_hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:

@@ -25,7 +25,7 @@ from converter.verification.inputs import draw as inputs
 from converter.verification.inputs import encoded_hints, graph_hints
 from converter.verification.inputs.draw import Hint
 from converter.verification.inputs.encoding import encode
-from converter.verification.onnx_values import OnnxInterface
+from converter.verification.onnx_values import OnnxInterface, state_of
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import (
@@ -280,10 +280,14 @@ def _torch(
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.list_named_devices(bundle)
     fixed = torch_source.fixed_arguments(options.inputs)
-    asked = Torch(path, form, dtypes, options.trust, options.arch, devices, fixed, options.task)
+    asked = Torch(
+        path, form, dtypes, options.trust, options.arch, devices, fixed, options.task,
+        torch_source.state_paths(bundle, file.states),
+    )  # fmt: skip
     read = lower_file(file)
+    own = file.inputs[: len(file.inputs) - len(file.states)]
     try:
-        graph = _lowered(bundle, specs=options.inputs or file.inputs)
+        graph = _lowered(bundle, specs=options.inputs or own, state=state_of(file))
     except UsageError:
         graph = None  # its inputs have other names, or are different
     return [TorchSource(_allowance(options), asked, graph or read, read)]
@@ -329,10 +333,11 @@ def _lowered(
     trust: Sequence[Trusted] = (),
     signature: str | None = None,
     specs: Sequence[TensorSpec] = (),
+    state: str = "drop",
 ) -> Graph | None:
     """Return the source's graph, which maps its layers to values of the file."""
     try:
-        return lower_signature(bundle, trust=trust, signature=signature, inputs=specs)
+        return lower_signature(bundle, None, trust, signature, specs, state)
     except (CorruptError, UnsupportedError):
         return None  # not written by us: it can be compared, without names of layers
 

@@ -16,6 +16,7 @@ from typing import Any
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
+from converter.lower.states import RecordedState
 from converter.options import Arch
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.runners import (
@@ -46,6 +47,7 @@ class Torch:
         devices: Devices that the code or graph of the program names.
         fixed: Arguments that are constants of the conversion.
         task: What the model of a Hugging Face folder is for.
+        states: Attributes that it keeps between runs, with dots; the last inputs are their values.
     """
 
     path: Path
@@ -56,11 +58,20 @@ class Torch:
     devices: frozenset[str] = field(default_factory=frozenset)
     fixed: Mapping[str, JSON] = field(default_factory=dict)
     task: str | None = None
+    states: tuple[str, ...] = ()
 
 
 def fixed_arguments(inputs: Sequence[TensorSpec]) -> dict[str, JSON]:
     """Return the arguments among a user's inputs that are fixed, and their values."""
     return {spec.name: spec.value for spec in inputs if isinstance(spec, FixedInput)}
+
+
+def state_paths(bundle: Bundle, states: Sequence[RecordedState]) -> tuple[str, ...]:
+    """Return the attributes of the source that are states: outputs may name tensors otherwise."""
+    origins: dict[str, str] = {}  # of an exported program, members of its archive
+    if topology_kind(bundle, None) == "torchscript":
+        origins = {n: tensor.origin.replace("/", ".") for n, tensor in bundle.weights.items()}
+    return tuple(origins.get(state.tensor) or state.tensor for state in states)
 
 
 def may_have_torch() -> bool:
@@ -152,6 +163,8 @@ def run_torch(
         "dtypes": asked.dtypes,
         "fixed": dict(asked.fixed),
         "cases": prepared.groups,
+        "states": asked.states,
+        "first": [number for number, case in enumerate(prepared.cases) if case.is_first],
         "layers": list(layers),
         **on.question(on.device.torch if on.device is not None else ""),
     }
