@@ -32,12 +32,14 @@ class Context(Builder):
 
     Attributes:
         is_exported: Whether torch has exported it, and so knows that no dynamic size is 1.
+        nonzero: Names of sizes that are not zero.
     """
 
     is_exported = False
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph, weights)
+        self.nonzero: set[str] = set()
         self._atoms: dict[str, Callable[[], Value]] = {}
         self._fresh_sizes = 0
 

@@ -95,6 +95,7 @@ class ExpressionInterpreter(ABC):
         self.counters: list[str] = []  # sizes that count the iterations of loops
         self.doubts: list[tuple[Storage, int]] = []  # unsupported if written to later
         self.unkept: dict[str, None] = {}
+        self.restored: set[Instance] = set()  # objects whose ``__setstate__`` has run
         self.fields: dict[tuple[Instance, str], ProgramValue] = {}
         self.at = ""
         self._names = names
@@ -236,7 +237,7 @@ class ExpressionInterpreter(ABC):
             return owner[owner.names.index(name)]
         if not isinstance(owner, Instance):
             raise Unsupported(f"attribute {name} of {words(owner)}")
-        if owner.state is not None:
+        if owner.state is not None and owner not in self.restored:
             restore(self, owner)
         if name == "training":
             if owner.attributes.get(name) and owner is self.objects.root:
@@ -333,7 +334,7 @@ class ExpressionInterpreter(ABC):
         if isinstance(owner, Named):
             return self._named(f"{owner.name}.{node.attr}")
         if isinstance(owner, Instance):
-            if owner.state is not None:
+            if owner.state is not None and owner not in self.restored:
                 restore(self, owner)
             function = self.method(owner, node.attr)
             if function is not None:

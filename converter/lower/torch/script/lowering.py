@@ -1,6 +1,7 @@
 """Lower TorchScript archives: their source text is interpreted, and never executed."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
@@ -12,24 +13,29 @@ from converter.lower.torch.script.inputs import Arguments, Learned, Met, flatten
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.source import Source
+from converter.lower.torch.script.states import MOST_PASSES, States
 from converter.lower.torch.script.values import Callee, Raised, Stop, Unknown, leaves
 from converter.lower.unsupported import Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.storage import Span
 from formats.errors import LimitError, UnsupportedError
-from formats.torch.script_objects import Objects, read_objects
+from formats.torch.script_objects import read_objects
 
+Walked = TypeVar("Walked")
 MOST_WALKS = 20  # each begins anew with one more size that the program itself says
 
 
-def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+def lower_script(
+    bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (), state: str = "drop"
+) -> Graph:
     """Return the graph of a TorchScript archive's ``forward``.
 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
         inputs: Inputs that the user declares: the archive records no shapes.
+        state: ``io`` to make inputs and outputs of the attributes that ``forward`` assigns.
 
     Raises:
         UnsupportedError: It needs what we do not do; all of it is named.
@@ -42,11 +48,19 @@ def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (
     assert isinstance(content, dict)
     source = Source({n: span for n, span in content.items() if isinstance(span, Span)})
     objects = read_objects(bundle.topology)
-    return walks(lambda arguments: _interpret(bundle, source, objects, arguments, opset), inputs)
+    names = {tensor.origin: name for name, tensor in bundle.weights.items()}
+    states = States(objects, bundle.weights, names)
+    for _ in range(MOST_PASSES):
+        graph, interpreter = walks(
+            lambda arguments: _interpret(bundle, source, states, arguments, opset), inputs
+        )
+        if state == "drop" or not states.revise(interpreter):
+            return graph
+    raise UnsupportedError("not supported: attributes that are of another kind after each run")
 
 
-def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> Graph:
-    """Return the graph of a program, interpreted again each time that it determines an input.
+def walks(walk: Callable[[Arguments], Walked], inputs: Sequence[TensorSpec]) -> Walked:
+    """Return what a walk of a program yields, repeated each time that it determines an input.
 
     Args:
         walk: Builds the graph from what is known of the arguments.
@@ -77,12 +91,11 @@ def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> G
 
 
 def _interpret(
-    bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
-) -> Graph:
-    op = Context(Graph("forward", opset), bundle.weights)
-    names = {tensor.origin: name for name, tensor in bundle.weights.items()}
+    bundle: Bundle, source: Source, states: States, arguments: Arguments, opset: int
+) -> tuple[Graph, ScriptInterpreter]:
+    op, objects = Context(Graph("forward", opset), bundle.weights), states.objects
     interpreter = ScriptInterpreter(
-        op, source, objects, names, version_of(bundle), bundle.encodings
+        op, source, objects, states.names, version_of(bundle), bundle.encodings
     )
     forward = interpreter.method(objects.root, "forward")
     if forward is None:
@@ -90,6 +103,7 @@ def _interpret(
         has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
         raise UnsupportedError(f"not supported: a module without a forward{has}")
     given = arguments.made(interpreter, forward)
+    states.seed(interpreter)
     made: ProgramValue = None
     try:
         made = interpreter.call(Callee(forward, objects.root), given, {})
@@ -103,13 +117,14 @@ def _interpret(
         interpreter.found("forward", str(gap))
     if not interpreter.findings:
         arguments.unanswered(given)
-    return finish_graph(interpreter, made, arguments, forward.returns)
+    return finish_graph(interpreter, made, arguments, forward.returns, states), interpreter
 
 
 def finish_graph(
-    interpreter: ScriptInterpreter, made: ProgramValue, arguments: Arguments, returns: str
-) -> Graph:
-    """Return the graph of what a program returned.
+    interpreter: ScriptInterpreter, made: ProgramValue, arguments: Arguments, returns: str,
+    states: States | None = None,
+) -> Graph:  # fmt: skip
+    """Return the graph of what a program returned, and of the states that it leaves.
 
     Raises:
         UnsupportedError: Something is not supported.
@@ -118,9 +133,13 @@ def finish_graph(
         interpreter.at = "forward"
         interpreter.found("if", "a write to a tensor that two branches may share")
     _tell(interpreter, arguments)
-    graph = _with_outputs(interpreter, made, returns)
+    kept = [] if states is None else states.results(interpreter)
+    graph = _with_outputs(interpreter, made, returns, kept)
     graph.notes += [*interpreter.notes, *_note_assumptions(graph, arguments)]
-    graph.unkept += interpreter.unkept
+    if states is not None:
+        graph.notes += states.notes()
+    planned = () if states is None else states.paths()
+    graph.unkept += [path for path in interpreter.unkept if path not in planned]
     return graph
 
 
@@ -141,14 +160,17 @@ def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
     report(interpreter.findings, hint)
 
 
-def _with_outputs(interpreter: ScriptInterpreter, made: ProgramValue, returns: str) -> Graph:
+def _with_outputs(
+    interpreter: ScriptInterpreter, made: ProgramValue, returns: str,
+    kept: Sequence[tuple[str, ProgramValue]],
+) -> Graph:  # fmt: skip
     op = interpreter.op
     leaves(made)  # not too many, and none in itself
     outputs = [(n, t) for n, t in flatten_outputs(made) if not isinstance(t, Unknown)]
     if not outputs:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
     used = set(op.graph.inputs)
-    for name, operand in outputs:
+    for name, operand in (*outputs, *kept):
         value = operand.read() if isinstance(operand, Reference) else _number(op, operand)
         if isinstance(value, Compound):
             raise UnsupportedError("not supported: an output of complex or quantized numbers")

@@ -187,6 +187,8 @@ def _floor_divide(op: Context, a: Value, b: Value) -> Value:
 def truth(op: Context, operand: ProgramValue) -> "bool | Number":
     """Return whether a number is not zero."""
     if isinstance(operand, Size):
+        if operand in op.nonzero:
+            return True
         return Number(op.unary("Not", op.elementwise("Equal", op.scalar(operand, "int64"), 0)))
     if isinstance(operand, Number):
         return Number(op.cast(operand.value, "bool"))

@@ -39,7 +39,8 @@ class Cell:
 
 def restore(interpreter: Interpreter, owner: Instance) -> None:
     """Give an object the attributes that its ``__setstate__`` makes."""
-    state, owner.state = owner.state, None
+    state = owner.state
+    interpreter.restored.add(owner)
     function = interpreter.method(owner, "__setstate__")
     if function is None or state is None:
         raise CorruptError(f"an object of class {owner.cls} with a state that nothing reads")

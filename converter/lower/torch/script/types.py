@@ -70,6 +70,7 @@ class Interpreter(Protocol):
         iterations: Loops of the graph's being built, the innermost last.
         counters: Sizes that number a loop's iterations.
         doubts: Storages and their versions; not supported if written to later.
+        restored: Objects whose ``__setstate__`` has been interpreted.
     """
 
     op: Context
@@ -82,6 +83,7 @@ class Interpreter(Protocol):
     iterations: list[LoopIteration]
     counters: list[str]
     doubts: list[tuple[Storage, int]]
+    restored: set[Instance]
 
     def block(self, statements: Sequence[ast.stmt]) -> Result | None:
         """Interpret statements; return what they return, if they do."""
