@@ -19,7 +19,7 @@ from converter.lower.subgraphs import outputs_of
 from converter.lower.torch.mutable_tensors import Reference, Storage
 from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.script.numbers import tensor_of
-from converter.lower.torch.script.types import Interpreter, Result
+from converter.lower.torch.script.types import Interpreter, Result, Undo
 from converter.lower.torch.script.values import (
     Items,
     Missing,
@@ -32,6 +32,7 @@ from converter.lower.torch.script.values import (
 )
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.torch.script_objects import Instance
 
 Make = Callable[[Sequence[Value]], ProgramValue]  # outputs of the If -> a value of the program
 CHECKS = "checks that raise are not made"
@@ -44,12 +45,14 @@ class Outcome:
     Attributes:
         body: Its graph.
         names: Values that it assigned, by name.
+        fields: Attributes that it set -> their values.
         written: Storages of before that it wrote to -> their values.
         result: Value that it returned, if any.
     """
 
     body: Graph
     names: dict[str, ProgramValue] = field(default_factory=dict)
+    fields: dict[tuple[Instance, str], ProgramValue] = field(default_factory=dict)
     written: dict[Storage, Value] = field(default_factory=dict)
     result: Result | None = None
 
@@ -121,17 +124,20 @@ def inside(interpreter: Interpreter, name: str) -> Iterator[Graph]:
 
 
 @contextmanager
-def undone(interpreter: Interpreter) -> Iterator[dict[Storage, Value]]:
-    """Undo what is assigned and written inside; yields the storages and their values before it."""
+def undone(interpreter: Interpreter) -> Iterator[Undo]:
+    """Undo what is assigned, set and written inside."""
     frame = interpreter.activations[-1]
     names = frame.names
-    storages = {ref.storage: ref.storage.value for ref in interpreter.tensors()}
+    undo = Undo({ref.storage: ref.storage.value for ref in interpreter.tensors()})
     frame.names = dict(names)
+    interpreter.undos.append(undo)
     try:
-        yield storages
+        yield undo
     finally:
         frame.names = names
-        for storage, value in storages.items():
+        interpreter.undos.pop()
+        interpreter.fields.update(undo.fields)
+        for storage, value in undo.storages.items():
             if storage.value is not value:
                 storage.value = value
                 storage.version += 1
@@ -143,13 +149,15 @@ def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcom
     before = frame.names
     findings = len(interpreter.findings)
     try:
-        with undone(interpreter) as storages, inside(interpreter, "branch") as body:
+        with undone(interpreter) as undo, inside(interpreter, "branch") as body:
             outcome = Outcome(body)
             outcome.result = walk()
             for name, value in frame.names.items():
                 if name not in before or value is not before[name]:
                     outcome.names[name] = settle(interpreter, value)
-            for storage, first in storages.items():
+            for key in undo.fields:
+                outcome.fields[key] = settle(interpreter, interpreter.fields[key])
+            for storage, first in undo.storages.items():
                 if storage.value is not first:
                     outcome.written[storage] = interpreter.op.plain(storage.value)
     except Raised:
@@ -289,6 +297,10 @@ def _merge(
             else:
                 sides.append(settle(interpreter, frame.names.get(name, gone)))
         makes[name] = merge.merge(*sides)
+    set_fields: dict[tuple[Instance, str], Make] = {}
+    for key in dict.fromkeys((*first.fields, *second.fields)):
+        before = settle(interpreter, interpreter.fields[key])
+        set_fields[key] = merge.merge(*(o.fields.get(key, before) for o in outcomes))
     written = {
         storage: merge.value(
             first.written.get(storage, interpreter.op.plain(storage.value)),
@@ -306,6 +318,8 @@ def _merge(
     made = _if(interpreter, condition, outcomes, merge)
     for name, make in makes.items():
         frame.names[name] = make(made)
+    for key, make in set_fields.items():
+        interpreter.fields[key] = make(made)
     for storage, place in written.items():
         storage.value = made[place]
         storage.version += 1

@@ -23,6 +23,7 @@ from converter.lower.torch.script.types import (
     KnownNumbers,
     LoopIteration,
     Result,
+    Undo,
 )
 from converter.lower.torch.script.values import (
     UNKNOWN,
@@ -97,6 +98,7 @@ class ExpressionInterpreter(ABC):
         self.unkept: dict[str, None] = {}
         self.restored: set[Instance] = set()  # objects whose ``__setstate__`` has run
         self.fields: dict[tuple[Instance, str], ProgramValue] = {}
+        self.undos: list[Undo] = []
         self.at = ""
         self._names = names
         self._encodings = encodings or {}
@@ -246,6 +248,10 @@ class ExpressionInterpreter(ABC):
         key = (owner, name)
         if key not in self.fields:
             self.fields[key] = self._field(owner, name)
+            for undo in self.undos:  # it was there before the branch or loop that reads it first
+                for one in leaves(self.fields[key]):
+                    if isinstance(one, Reference):
+                        undo.storages.setdefault(one.storage, one.storage.value)
         return self.fields[key]
 
     def method(self, owner: Instance, name: str) -> Function | None:
@@ -277,10 +283,15 @@ class ExpressionInterpreter(ABC):
         return Items(found) if isinstance(found, list) else found
 
     def set_attribute(self, owner: Instance, name: str, value: ProgramValue) -> None:
-        """Set an attribute: what a module keeps from one run to the next is lost, and named."""
-        if self.depth:
-            raise Unsupported(f"attribute {name}, which is set where only the inputs say whether")
-        self.fields[owner, name] = value
+        """Set an attribute, and note it: a module keeps it from one run to the next."""
+        if self.iterations:
+            raise Unsupported(f"attribute {name}, which a loop sets")
+        key = (owner, name)
+        if self.undos and (name in owner.attributes or key in self.fields):
+            before = self.attribute(owner, name)
+            for undo in self.undos:
+                undo.fields.setdefault(key, before)
+        self.fields[key] = value
         if name in owner.attributes:
             self.unkept.setdefault(f"{owner.path}.{name}".lstrip("."))
 

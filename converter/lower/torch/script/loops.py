@@ -157,7 +157,7 @@ def _built(
     """Build the body of a loop as an inner graph."""
     op, frame = interpreter.op, interpreter.activations[-1]
     first = _values(interpreter, carried)
-    with undone(interpreter) as storages, inside(interpreter, "loop") as graph:
+    with undone(interpreter) as undo, inside(interpreter, "loop") as graph:
         states = _bind_inputs(interpreter, carried, first, target)
         starts = {
             one.storage: one.storage.value
@@ -166,14 +166,14 @@ def _built(
             if isinstance(one, Reference)
         }
         appended = _interpret_appends(interpreter, body)
-        _check_shared(carried, starts, storages, frame.names, appended)
+        _check_shared(carried, starts, undo.storages, frame.names, appended)
         after = _after(interpreter, carried, states, frame.names)
         rows = [_row(interpreter, *entry) for entry in appended.values()]
         goes_on = op.constant(np.asarray(1), "bool")
         if test is not None:
             goes_on = tensor_of(op, truth(op, interpreter.condition(test)))
         written = [
-            storage for storage, value in storages.items()
+            storage for storage, value in undo.storages.items()
             if storage.value is not value and storage not in carried.storages
         ]  # fmt: skip
         outputs = [op.plain(goes_on), *after, *(value for _, value in rows)]

@@ -51,9 +51,14 @@ def lower_script(
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
     states = States(objects, bundle.weights, names)
     for _ in range(MOST_PASSES):
-        graph, interpreter = walks(
-            lambda arguments: _interpret(bundle, source, states, arguments, opset), inputs
-        )
+        try:
+            graph, interpreter = walks(
+                lambda arguments: _interpret(bundle, source, states, arguments, opset), inputs
+            )
+        except UnsupportedError:
+            if not states.settle():
+                raise
+            continue
         if state == "drop" or not states.revise(interpreter):
             return graph
     raise UnsupportedError("not supported: attributes that are of another kind after each run")
@@ -138,8 +143,7 @@ def finish_graph(
     graph.notes += [*interpreter.notes, *_note_assumptions(graph, arguments)]
     if states is not None:
         graph.notes += states.notes()
-    planned = () if states is None else states.paths()
-    graph.unkept += [path for path in interpreter.unkept if path not in planned]
+        graph.unkept += states.unkept(interpreter)
     return graph
 
 

@@ -44,11 +44,13 @@ def restore(interpreter: Interpreter, owner: Instance) -> None:
     function = interpreter.method(owner, "__setstate__")
     if function is None or state is None:
         raise CorruptError(f"an object of class {owner.cls} with a state that nothing reads")
-    depth, interpreter.depth = interpreter.depth, 0  # it has been made before anything was decided
+    # It has been made before anything was decided.
+    around = interpreter.depth, interpreter.undos, interpreter.iterations
+    interpreter.depth, interpreter.undos, interpreter.iterations = 0, [], []
     try:
         interpreter.call(Callee(function, owner), [interpreter.stored(state)], {})
     finally:
-        interpreter.depth = depth
+        interpreter.depth, interpreter.undos, interpreter.iterations = around
 
 
 def pack(interpreter: Interpreter, value: Instance) -> ProgramValue:

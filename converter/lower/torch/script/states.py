@@ -2,11 +2,12 @@
 
 A program is interpreted again until what it assigns is known. A tensor that it assigns becomes an
 input of the shape that it has after a run; sizes that change from run to run are dynamic. A number
-that is the same after each run is taken to be that from the start; any other number is an input.
+is an input without axes.
 
 A module often begins with an empty tensor or None, and sets the tensor in its first run. Zeros of
-the later shape then stand for that beginning. Notes say what was assumed, and verification compares
-the first run with the module as it is stored.
+the later shape then stand for that beginning. Where the graph cannot be built with a number as an
+input, a number that is the same after each run is taken to be that before the first one. Notes say
+what was assumed, and verification compares the first run with the module as it is stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -74,12 +75,14 @@ class States:
         weights: Tensors of the bundle.
         names: Origin of a tensor -> its name among the weights.
         plans: Attribute -> what becomes of it.
+        may_settle: Whether numbers that are the same after each run are constants.
     """
 
     objects: Objects
     weights: Mapping[str, Tensor]
     names: Mapping[str, str]
     plans: dict[Key, Plan] = field(default_factory=dict)
+    may_settle: bool = False
     _shared: set[Key] = field(default_factory=set)
 
     def seed(self, interpreter: ScriptInterpreter) -> None:
@@ -126,23 +129,41 @@ class States:
         Raises:
             UnsupportedError: An attribute can be no state; it is named.
         """
-        before = dict(self.plans)
+        plans = {
+            key: self._continue(interpreter, key, plan, interpreter.fields[key])
+            for key, plan in self.plans.items()
+        }
+        for key, first in self._changed(interpreter):
+            plans[key] = self._begin(interpreter, key, first, interpreter.fields[key])
+        is_changed, self.plans = plans != self.plans, plans
+        return is_changed
+
+    def settle(self) -> bool:
+        """Begin anew with numbers as constants; return False where that has been done, or none is.
+
+        A graph often cannot be built where a number that decides branches is an input.
+        """
+        if self.may_settle or not any(isinstance(p, NumberState) for p in self.plans.values()):
+            return False
+        self.may_settle, self.plans, self._shared = True, {}, set()
+        return True
+
+    def unkept(self, interpreter: ScriptInterpreter) -> list[str]:
+        """Return the attributes that a run changes and that are no inputs and outputs."""
+        changed = (_path(*key) for key, _ in self._changed(interpreter))
+        planned = {_path(*key) for key in self.plans}
+        return [p for p in dict.fromkeys((*interpreter.unkept, *changed)) if p not in planned]
+
+    def _changed(self, interpreter: ScriptInterpreter) -> list[tuple[Key, ProgramValue]]:
+        """Return the attributes without a plan that a run changed, and what is stored of them."""
+        found = []
         for key, after in [*interpreter.fields.items()]:
             owner, name = key
-            if name not in owner.attributes or key in self._shared:
-                continue
-            plan = self.plans.get(key)
-            if plan is None:
+            if name in owner.attributes and key not in self.plans and key not in self._shared:
                 first = interpreter.stored(owner.attributes[name])
                 if not _is_same(first, after):
-                    self.plans[key] = self._begin(interpreter, key, first, after)
-            else:
-                self.plans[key] = self._continue(interpreter, key, plan, after)
-        return self.plans != before
-
-    def paths(self) -> list[str]:
-        """Return the attributes of which is known what they are after a run."""
-        return [_path(*key) for key in self.plans]
+                    found.append((key, first))
+        return found
 
     def notes(self) -> Iterator[str]:
         """Yield what was assumed about the first run."""
@@ -170,10 +191,11 @@ class States:
             initial, shape = self._first_value(path, first, value.dtype, value.shape)
             state = make_state(path, shape, initial)
             return TensorState(state, value.dtype, value.shape, is_shared)
-        if isinstance(first, bool | int | float) and isinstance(after, Number):
-            return _number(path, first)
-        if after is None or isinstance(after, bool | int | float | Size):
+        is_known = after is None or isinstance(after, bool | int | float | Size)
+        if is_known and (self.may_settle or after is None):
             return Settled(after)
+        if isinstance(first, bool | int | float) and (is_known or isinstance(after, Number)):
+            return _number(path, first)
         raise UnsupportedError(f"not supported: state {path}, which is {words(after)}")
 
     def _continue(
@@ -280,6 +302,8 @@ def _instances(root: Instance) -> Iterator[Instance]:
 def _is_same(before: ProgramValue, after: ProgramValue) -> bool:
     """Return whether an attribute is after a run what it was before."""
     if isinstance(before, Reference) and isinstance(after, Reference):
+        if after.storage.is_in_doubt:
+            return False
         return before.read().name == after.read().name
     if isinstance(before, list | tuple | dict):
         if type(after) is not type(before) or len(after) != len(before):

@@ -11,6 +11,7 @@ from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.script.source import Function
 from converter.lower.torch.script.values import Callee, Items
 from converter.lower.unsupported import Finding
+from converter.lower.values import Value
 from formats.torch.script_objects import Instance
 
 
@@ -48,6 +49,19 @@ class KnownNumbers:
 
 
 @dataclass(slots=True)
+class Undo:
+    """What a branch or a loop changes that is undone after its body is built.
+
+    Attributes:
+        storages: Storages from before it -> their values before it.
+        fields: Attributes that it sets -> their values before it.
+    """
+
+    storages: dict[Storage, Value]
+    fields: dict[tuple[Instance, str], ProgramValue] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class LoopIteration:
     """A loop of the graph's being built: what its body appends to lists from before it."""
 
@@ -71,6 +85,8 @@ class Interpreter(Protocol):
         counters: Sizes that number a loop's iterations.
         doubts: Storages and their versions; not supported if written to later.
         restored: Objects whose ``__setstate__`` has been interpreted.
+        fields: Attributes of objects that have been read or set -> their values.
+        undos: Branches and loops being built, the innermost last.
     """
 
     op: Context
@@ -84,6 +100,8 @@ class Interpreter(Protocol):
     counters: list[str]
     doubts: list[tuple[Storage, int]]
     restored: set[Instance]
+    fields: dict[tuple[Instance, str], ProgramValue]
+    undos: list[Undo]
 
     def block(self, statements: Sequence[ast.stmt]) -> Result | None:
         """Interpret statements; return what they return, if they do."""
