@@ -10,6 +10,7 @@ from converter.lower.torch import complexes, quantized, sequences, views
 from converter.lower.torch.complex_tensors import Pair, is_complex
 from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
+from converter.lower.torch.normalization import update_statistics
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.promotion import SCALAR_TYPES
 from converter.lower.torch.quantized_tensors import is_quantized
@@ -26,6 +27,10 @@ DROPPED = frozenset((
     "_make_dep_token", "_sink_tokens", "_linalg_check_errors",
 ))  # fmt: skip
 
+# Ops that write to their running statistics, which their names do not say.
+WITH_STATISTICS = (
+    "batch_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
+)  # fmt: skip
 DTYPES = ("dtype", "input_dtype")  # parameters that are dtypes, which archives have as numbers
 
 
@@ -61,11 +66,26 @@ def call(
     exact = overload is not None or "." in plain or name.endswith(".default")
     row = _row(plain, args, named, is_exact=exact)
     if row is not None:
-        return _call_row(op, row, args, named)
+        made = _call_row(op, row, args, named)
+        if plain.partition(".")[0] in WITH_STATISTICS:
+            _update_statistics(op, row.bound(args, named))
+        return made
     base = _in_place_of(plain)
     if base is None:
         raise Unsupported
     return _in_place(op, base, args, named, is_exact=exact)
+
+
+def _update_statistics(op: Context, bound: Mapping[str, ProgramValue]) -> None:
+    """Write the running statistics of a batch normalization that trains, as its op does."""
+    kept = [bound.get(name) for name in ("running_mean", "running_var")]
+    if not bound["training"] or not all(isinstance(one, Reference) for one in kept):
+        return
+    values = [one.read() for one in kept]
+    if op.keeps_state:
+        values = update_statistics(op, bound["input"].read(), *values, bound["momentum"])
+    for one, value in zip(kept, values, strict=True):
+        one.assign(value)
 
 
 def _in_place_of(plain: str) -> str | None:

@@ -33,9 +33,10 @@ class Context(Builder):
     Attributes:
         is_exported: Whether torch has exported it, and so knows that no dynamic size is 1.
         nonzero: Names of sizes that are not zero.
+        keeps_state: Whether the state that the program assigns is computed.
     """
 
-    is_exported = False
+    is_exported = keeps_state = False
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph, weights)

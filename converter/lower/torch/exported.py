@@ -90,7 +90,7 @@ class _Lowering:
         self.assigned: list[str] = []  # weights that the program assigns, by their names here
         self.results: dict[str, Any] = {}  # those that are results -> the arguments that say which
         self.op = Context(graph, bundle.weights)
-        self.op.is_exported = True
+        self.op.is_exported, self.op.keeps_state = True, bool(states)
         self.signature = require_object(module.get("signature"), "a program without a signature")
         self.module = module
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from converter.lower import dims
+from converter.lower.dims import Dim
 from converter.lower.ops import norm
 from converter.lower.ops.reduce import moments
 from converter.lower.torch.context import Context
@@ -85,6 +87,36 @@ def native_batch_norm(
         return [*_by_batch(op, input, weight, bias, eps)]
     empty = op.constant([], "float64" if input.dtype == "float64" else "float32")
     return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
+
+
+@aten("_native_batch_norm_legit_functional")
+def native_batch_norm_functional(
+    op: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value,
+    running_var: Value, training: bool, momentum: float, eps: float,
+) -> list[Value]:  # fmt: skip
+    """Batch normalization by the statistics of the batch; also the running ones after it."""
+    made = native_batch_norm(
+        op, input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    if not training:
+        return [*made, running_mean, running_var]
+    after = update_statistics(op, input, running_mean, running_var, momentum)
+    return [*made, *after]
+
+
+def update_statistics(
+    op: Context, x: Value, mean: Value, variance: Value, momentum: float
+) -> list[Value]:
+    """Return running means and variances after a batch; its variance is the unbiased one."""
+    axes = [i for i in range(x.rank) if i != 1]
+    wide = op.cast(x, mean.dtype)
+    batch = moments(op, wide, axes, keepdims=False)
+    count: Dim = 1
+    for axis in axes:
+        count = dims.mul(count, op.axis_of(wide, axis))
+    ratio = op.div(op.scalar_of(count, mean.dtype), op.scalar_of(dims.sub(count, 1), mean.dtype))
+    pairs = ((mean, batch[0]), (variance, op.mul(batch[1], ratio)))
+    return [op.add(op.mul(old, 1 - momentum), op.mul(new, momentum)) for old, new in pairs]
 
 
 @aten("_batch_norm_with_update")
