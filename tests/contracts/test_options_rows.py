@@ -47,7 +47,7 @@ def test_every_row_reaches_its_field() -> None:
         "format": "keras", "checkpoint": "v", "task": "fill-mask",
         "merge_adapter": "b", "dequantize": True,
         "arch.factory": "a:b", "arch.arguments": '{"c": 1}',
-        "inputs": ["x:float32:1"], "exporter": "native", "include": "optimizer",
+        "inputs": ["x:float32:1"], "exporter": "native", "state": "io", "include": "optimizer",
         "strip_prefix": "m.", "verify": "none", "require": "cpu", "comparison.atol": ["1"],
         "comparison.rtol": ["o:1"], "comparison.inputs": "f", "comparison.seed": 5,
         "comparison.samples": 2, "comparison.allow_tf32": True, "comparison.allow_cpu_nodes": 1,

@@ -40,6 +40,7 @@ from converter.lower.torch.script.values import (
 from converter.lower.unsupported import Finding, Unsupported
 from converter.lower.values import Value
 from formats.core.bundle import Encoding
+from formats.core.weights import Tensor
 from formats.errors import CorruptError, LimitError
 from formats.torch.script_objects import PACKED, Instance, Objects, Opaque, TensorAt
 
@@ -99,6 +100,7 @@ class ExpressionInterpreter(ABC):
         self.restored: set[Instance] = set()  # objects whose ``__setstate__`` has run
         self.fields: dict[tuple[Instance, str], ProgramValue] = {}
         self.undos: list[Undo] = []
+        self.loaded: dict[Tensor, Reference] = {}
         self.at = ""
         self._names = names
         self._encodings = encodings or {}
@@ -247,12 +249,22 @@ class ExpressionInterpreter(ABC):
             return False
         key = (owner, name)
         if key not in self.fields:
-            self.fields[key] = self._field(owner, name)
+            self.fields[key] = self._share(owner, name, self._field(owner, name))
             for undo in self.undos:  # it was there before the branch or loop that reads it first
                 for one in leaves(self.fields[key]):
                     if isinstance(one, Reference):
                         undo.storages.setdefault(one.storage, one.storage.value)
         return self.fields[key]
+
+    def _share(self, owner: Instance, name: str, field: ProgramValue) -> ProgramValue:
+        """Return an attribute; tensors of one storage in the archive are one here."""
+        stored = owner.attributes.get(name)
+        if not isinstance(stored, TensorAt) or not isinstance(field, Reference):
+            return field
+        tensor = self.op.weights.get(self._names.get(stored.origin, ""))
+        if tensor is None or not tensor.nbytes:
+            return field
+        return self.loaded.setdefault(tensor, field).copied()
 
     def method(self, owner: Instance, name: str) -> Function | None:
         """Return a method of an object's class, or of the file that an old module is."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from converter.lower.graph import Shape, State
-from converter.lower.states import alias_states, make_state
+from converter.lower.states import make_state
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.script.inputs import SCALARS
@@ -83,7 +83,6 @@ class States:
     names: Mapping[str, str]
     plans: dict[Key, Plan] = field(default_factory=dict)
     may_settle: bool = False
-    _shared: set[Key] = field(default_factory=set)
 
     def seed(self, interpreter: ScriptInterpreter) -> None:
         """Give the planned attributes their values before a run: inputs of the graph.
@@ -111,9 +110,9 @@ class States:
                 if isinstance(size, str) and size.isidentifier():
                     op.define(size, _measure(interpreter, value, axis))
             found = interpreter.fields[owner, name] = Reference.to(value)
-            for key in self._names_of(plan.state.tensor) if plan.is_shared else ():
-                interpreter.fields[key] = found
-                self._shared |= {key} - {(owner, name)}
+            tensor = self.weights.get(plan.state.tensor)
+            if plan.is_shared and tensor is not None and tensor.nbytes:
+                interpreter.loaded[tensor] = found
 
     def results(self, interpreter: ScriptInterpreter) -> list[tuple[str, ProgramValue]]:
         """Return the outputs that are the states after a run."""
@@ -145,7 +144,7 @@ class States:
         """
         if self.may_settle or not any(isinstance(p, NumberState) for p in self.plans.values()):
             return False
-        self.may_settle, self.plans, self._shared = True, {}, set()
+        self.may_settle, self.plans = True, {}
         return True
 
     def unkept(self, interpreter: ScriptInterpreter) -> list[str]:
@@ -155,14 +154,28 @@ class States:
         return [p for p in dict.fromkeys((*interpreter.unkept, *changed)) if p not in planned]
 
     def _changed(self, interpreter: ScriptInterpreter) -> list[tuple[Key, ProgramValue]]:
-        """Return the attributes without a plan that a run changed, and what is stored of them."""
+        """Return the attributes without a plan that a run changed, and what is stored of them.
+
+        A tensor of several names that the run writes in place is one of them.
+        """
         found = []
+        written = {
+            interpreter.fields[key].storage
+            for key, plan in self.plans.items()
+            if isinstance(plan, TensorState) and plan.is_shared
+        }
         for key, after in [*interpreter.fields.items()]:
             owner, name = key
-            if name in owner.attributes and key not in self.plans and key not in self._shared:
-                first = interpreter.stored(owner.attributes[name])
-                if not _is_same(first, after):
-                    found.append((key, first))
+            if name not in owner.attributes or key in self.plans:
+                continue
+            first = interpreter.stored(owner.attributes[name])
+            if _is_same(first, after):
+                continue
+            if isinstance(after, Reference) and _path(*key) not in interpreter.unkept:
+                if after.storage in written:
+                    continue
+                written.add(after.storage)
+            found.append((key, first))
         return found
 
     def notes(self) -> Iterator[str]:
@@ -255,21 +268,11 @@ class States:
         return float(values[0]), shape
 
     def _name(self, key: Key) -> str:
-        """Return the name of an attribute: that of its tensor among the weights, if there is one."""
+        """Return the name of an attribute: that of its tensor among the weights, if it is one."""
         owner, name = key
         stored = owner.attributes[name]
         found = self.names.get(stored.origin) if isinstance(stored, TensorAt) else None
         return found or _path(owner, name)
-
-    def _names_of(self, tensor: str) -> list[Key]:
-        """Return the attributes that are a tensor of the bundle, under any of its names."""
-        names = alias_states(self.weights, [tensor])
-        return [
-            (owner, name)
-            for owner in _instances(self.objects.root)
-            for name, value in owner.attributes.items()
-            if isinstance(value, TensorAt) and self.names.get(value.origin) in names
-        ]
 
 
 def _path(owner: Instance, name: str) -> str:
@@ -286,17 +289,6 @@ def _number(path: str, first: float) -> NumberState:
 
 def _measure(interpreter: ScriptInterpreter, value: Value, axis: int) -> Callable[[], Value]:
     return lambda: interpreter.op.measured(value, axis)
-
-
-def _instances(root: Instance) -> Iterator[Instance]:
-    """Yield a module and all modules inside, each once."""
-    seen, left = {root}, [root]
-    while left:
-        owner = left.pop()
-        yield owner
-        inner = {v for v in owner.attributes.values() if isinstance(v, Instance)} - seen
-        seen |= inner
-        left += inner
 
 
 def _is_same(before: ProgramValue, after: ProgramValue) -> bool:
