@@ -78,14 +78,14 @@ def call(
 
 def _update_statistics(op: Context, bound: Mapping[str, ProgramValue]) -> None:
     """Write the running statistics of a batch normalization that trains, as its op does."""
-    kept = [bound.get(name) for name in ("running_mean", "running_var")]
-    if not bound["training"] or not all(isinstance(one, Reference) for one in kept):
+    mean, variance = bound.get("running_mean"), bound.get("running_var")
+    if not bound["training"] or mean is None or variance is None:
         return
-    values = [one.read() for one in kept]
+    after = [mean.read(), variance.read()]
     if op.keeps_state:
-        values = update_statistics(op, bound["input"].read(), *values, bound["momentum"])
-    for one, value in zip(kept, values, strict=True):
-        one.assign(value)
+        after = update_statistics(op, bound["input"].read(), *after, bound["momentum"])
+    mean.assign(after[0])
+    variance.assign(after[1])
 
 
 def _in_place_of(plain: str) -> str | None:

@@ -104,7 +104,7 @@ class States:
             if isinstance(plan, NumberState):
                 interpreter.fields[owner, name] = Number(value)
                 continue
-            if isinstance(plan, TensorState) and plan.state.initial is not None:
+            if plan.state.initial is not None:
                 op.nonzero.update(n for n in shape if isinstance(n, str))
             for axis, size in enumerate(shape):
                 if isinstance(size, str) and size.isidentifier():
