@@ -7,7 +7,6 @@ Signatures requested by name must be lowered, or nothing is written.
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from converter.opsets import OPSET, OPSETS, QUANTIZED
 from converter.options import Options
 from formats import hugging_face
 from formats.artifact import Artifact
-from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation, TensorSpec
+from formats.core.bundle import JSON, Bundle, FixedInput, LeftOut, Normalisation, TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -266,17 +265,26 @@ def _of_torch(
 
 def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
     """Lower a torch program; if it records no inputs, use those of a registry or an .npz file."""
-    hinted = options.hinted_inputs
+    hinted, is_own = options.hinted_inputs, False
     if not hinted and options.comparison.inputs is not None:
         from converter.capture.examples import describe_arrays
+        from converter.lower.states import PAST
 
-        hinted = describe_arrays(options.comparison.inputs)
+        described = describe_arrays(options.comparison.inputs)
+        hinted, is_own = tuple(s for s in described if not s.name.startswith(PAST)), True
     records = bundle.topology is not None and bundle.topology.kind == "exported_program"
-    if hinted and not options.inputs and not records:
+    if hinted and not records and all(isinstance(spec, FixedInput) for spec in options.inputs):
         # A single input matches whatever its name in the registry.
         given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
-        with suppress(UnsupportedError, CorruptError, UsageError):
-            return lower_signature(bundle, opset, inputs=given, state=options.state)
+        try:
+            return lower_signature(
+                bundle, opset, inputs=(*given, *options.inputs), state=options.state
+            )
+        except UsageError:
+            pass  # its arguments have other names
+        except (UnsupportedError, CorruptError):
+            if is_own:
+                raise
     return lower_signature(bundle, opset, inputs=options.inputs, state=options.state)
 
 

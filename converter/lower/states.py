@@ -21,6 +21,7 @@ from formats.core.bundle import JSON
 from formats.core.weights import Tensor, split
 
 PROPERTY = "convert.state"
+PAST, PRESENT = "past.", "present."
 MOST_VALUES = 4096  # elements of an initial value that is listed
 WEIGHTS = "weights"
 
@@ -47,7 +48,7 @@ def parse_states(text: str) -> tuple[RecordedState, ...]:
 
 def pair_names(tensor: str) -> tuple[str, str]:
     """Return the names of the input and the output of a state."""
-    return f"past.{tensor}", f"present.{tensor}"
+    return f"{PAST}{tensor}", f"{PRESENT}{tensor}"
 
 
 def make_state(tensor: str, shape: Shape, initial: float | None = None) -> State:

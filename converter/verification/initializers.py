@@ -19,6 +19,7 @@ from converter.verification.stored_weights import StoredWeights
 from formats.core import digests
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import Tensor
+from formats.errors import UsageError
 
 FEW = 16  # elements of a constant that may be part of the graph rather than a weight
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
@@ -41,7 +42,11 @@ def compare_initializers(
     """
     if not bundle.weights or not file.weights:
         return None
-    graph = lower_quietly(bundle, signature, inputs, state_of(file))
+    own = file.inputs[: len(file.inputs) - len(file.states)]
+    try:
+        graph = lower_quietly(bundle, signature, inputs or own, state_of(file))
+    except UsageError:
+        graph = None  # the file is by another exporter, and its inputs have other names
     known = [] if graph is None else [dict(graph.initializers)]
     if graph is not None:
         known.append(passes.run(graph, bundle.weights).initializers)

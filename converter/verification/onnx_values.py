@@ -111,9 +111,9 @@ def _read_numbers(node: ProtoMessage) -> dict[str, int | list[int]]:
     return found
 
 
-def state_of(file: OnnxInterface) -> str:
-    """Return the option ``state`` that a file was made with."""
-    return "io" if file.states else "drop"
+def state_of(file: OnnxInterface, wanted: str = "drop") -> str:
+    """Return the option ``state`` that a file was made with, or must have been made with."""
+    return "io" if file.states else wanted
 
 
 def _are_last(states: Sequence[RecordedState], signature: Signature) -> bool:

@@ -287,9 +287,11 @@ def _torch(
     read = lower_file(file)
     own = file.inputs[: len(file.inputs) - len(file.states)]
     try:
-        graph = _lowered(bundle, specs=options.inputs or own, state=state_of(file))
+        graph = _lowered(bundle, specs=options.inputs or own, state=state_of(file, options.state))
     except UsageError:
         graph = None  # its inputs have other names, or are different
+    if graph is not None and graph.states and not file.states:
+        return GraphReport("failed", "the source keeps state, which the file has no inputs for")
     return [TorchSource(_allowance(options), asked, graph or read, read)]
 
 

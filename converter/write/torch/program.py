@@ -29,7 +29,7 @@ from formats.core.bundle import Bundle
 from formats.core.output import Output
 from formats.core.storage import Blocks, Span
 from formats.core.weights import Strided, Tensor
-from formats.errors import UnsupportedError, VerificationError
+from formats.errors import UnsupportedError, UsageError, VerificationError
 from formats.limits import Limits
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def plan(bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options:
     No weight is read.
 
     Raises:
-        UsageError: ``device`` is not the name of a device.
+        UsageError: ``device`` is not the name of a device, or ``state`` is of no use.
         UnsupportedError: The source is not such a program, or cannot be moved there.
         CorruptError: It is damaged.
     """
@@ -132,6 +132,11 @@ def plan(bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options:
         from converter.write.torch import rebuilt  # it imports numpy
 
         return rebuilt.plan(bundle, graphs[0], artifact, options)
+    if options.state != "drop":
+        raise UsageError(
+            f"state={options.state!r} with to={options.to!r} from {bundle.metadata.format}",
+            hint="It is the same program, which keeps its state by itself",
+        )
     target = TARGETS[options.to]
     if bundle.metadata.format != target.format:
         raise UnsupportedError(

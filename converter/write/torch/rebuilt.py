@@ -23,6 +23,7 @@ from converter.devices.torch.programs import check_device, move_program
 from converter.events import Step
 from converter.graphs import describe_graph
 from converter.lower.graph import Graph, Weight
+from converter.lower.states import PROPERTY, encode_states
 from converter.options import Options
 from converter.write import graph_files
 from converter.write.plan import GraphFile, Plan, Writing
@@ -117,6 +118,7 @@ class RebuiltProgram(Plan):
             "as_dict": kind not in TUPLES,
             "root": str(ROOT),
             "program": EXPORTED,
+            "extra": {PROPERTY: encode_states(graph, self.bundle.weights)} if graph.states else {},
         }
         answer = child.ask(
             SCRIPT, folder, question, what="torch.export",

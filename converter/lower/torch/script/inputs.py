@@ -5,7 +5,7 @@ fixes the number of axes and of channels. What is left over is asked for, with t
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,6 +23,10 @@ FIXED_TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 EXAMPLE = "float32:batch,3,224,224"
+USUAL: tuple[tuple[str, tuple[int | str, ...]], ...] = (
+    ("float32", ("batch", 3, 224, 224)), ("float32", ("batch", 16000)),
+    ("float32", ("batch", 80, 100)), ("float32", ("batch", 64)), ("int64", ("batch", 16)),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -293,12 +297,23 @@ class Arguments:
                 if isinstance(probe, Probe):
                     raise Met(probe.name, probe.met[0] if probe.met else "nothing")
 
-    def question(self, name: str, op: str) -> UsageError:
-        """Return the error that asks for an argument's shape."""
-        asked = [f"{n}:{EXAMPLE}" for n in self.tensors if n not in self.wanted]
+    def candidates(self) -> Iterator[tuple[list[str], "Arguments"]]:
+        """Yield inputs as a user may declare those that are not known, and the arguments then."""
+        unknown = [n for n in self.tensors if n not in self.wanted and n not in self.learned]
+        for dtype, shape in USUAL:
+            specs = [TensorSpec(name, dtype, shape) for name in unknown]
+            wanted = {**self.wanted, **{spec.name: spec for spec in specs}}
+            yield [*map(spell_input, specs)], Arguments(wanted, dict(self.learned))
+
+    @staticmethod
+    def question(name: str, op: str, inputs: Sequence[str]) -> UsageError:
+        """Return the error that asks for a shape; the inputs are some that the program takes."""
+        hint = "Say its dtype and sizes: inputs=['NAME:DTYPE:SIZE,SIZE,…']"
+        if inputs:
+            hint = f"Say it, with words for sizes that vary: inputs={inputs}"
         return UsageError(
             f"the program does not say what shape {name} has ({op} reads it, and takes several)",
-            hint=f"Say it, with words for sizes that vary: inputs={asked or [f'{name}:{EXAMPLE}']}",
+            hint=hint,
         )
 
 
@@ -334,6 +349,11 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:i])
             start = i + 1
     return [p.strip() for p in (*parts, text[start:]) if p.strip()]
+
+
+def spell_input(spec: TensorSpec) -> str:
+    """Return an input as a user declares it."""
+    return f"{spec.name}:{spec.dtype}:{','.join(map(str, spec.shape or ()))}"
 
 
 NAME = re.compile(r"[^\w.]")

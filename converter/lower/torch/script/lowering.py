@@ -9,7 +9,13 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.fixed_sizes import Fixed
-from converter.lower.torch.script.inputs import Arguments, Learned, Met, flatten_outputs
+from converter.lower.torch.script.inputs import (
+    Arguments,
+    Learned,
+    Met,
+    flatten_outputs,
+    spell_input,
+)
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.source import Source
@@ -19,7 +25,7 @@ from converter.lower.unsupported import Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.storage import Span
-from formats.errors import LimitError, UnsupportedError
+from formats.errors import LimitError, UnsupportedError, UsageError
 from formats.torch.script_objects import read_objects
 
 Walked = TypeVar("Walked")
@@ -77,6 +83,25 @@ def walks(walk: Callable[[Arguments], Walked], inputs: Sequence[TensorSpec]) -> 
         LimitError: It asks for too much.
     """
     arguments = Arguments({spec.name: spec for spec in inputs})
+    try:
+        return _repeat(walk, arguments)
+    except Met as met:
+        for texts, candidate in arguments.candidates():
+            if _works(walk, candidate):
+                raise arguments.question(met.name, met.op, texts) from met
+        raise arguments.question(met.name, met.op, ()) from met
+
+
+def _works(walk: Callable[[Arguments], Walked], arguments: Arguments) -> bool:
+    """Return whether a graph can be built for these arguments."""
+    try:
+        _repeat(walk, arguments)
+    except (Met, UnsupportedError, UsageError, LimitError):
+        return False
+    return True
+
+
+def _repeat(walk: Callable[[Arguments], Walked], arguments: Arguments) -> Walked:
     for _ in range(MOST_WALKS):
         try:
             return walk(arguments)
@@ -88,8 +113,6 @@ def walks(walk: Callable[[Arguments], Walked], inputs: Sequence[TensorSpec]) -> 
                     f"not supported: the program works where {fixed.name} is {fixed.size} alone"
                 ) from fixed
             arguments.fixed[fixed.name] = fixed.size
-        except Met as met:
-            raise arguments.question(met.name, met.op) from met
         except RecursionError as e:
             raise LimitError("a program that nests too deeply", where="forward") from e
     raise LimitError(f"a program that fixes more than {MOST_WALKS} sizes", where="forward")
@@ -159,7 +182,7 @@ def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
         return
     hint = None
     if arguments.learned:
-        said = [_spell_input(t.spec) for t in arguments.learned.values()]
+        said = [spell_input(t.spec) for t in arguments.learned.values()]
         hint = f"Sizes that are known may help: inputs={said}, with numbers for words"
     report(interpreter.findings, hint)
 
@@ -192,15 +215,10 @@ def _number(op: Context, operand: ProgramValue) -> Value:
     return op.cast(value, "float64") if value.is_float else value
 
 
-def _spell_input(spec: TensorSpec) -> str:
-    """Return an input as text."""
-    return f"{spec.name}:{spec.dtype}:{','.join(map(str, spec.shape or ()))}"
-
-
 def _note_assumptions(graph: Graph, arguments: Arguments) -> list[str]:
     """Return what the graph's inputs and outputs are like for reasons that should be known."""
     notes = [
-        f"taken to be {_spell_input(told.spec)}, as {told.reason} says"
+        f"taken to be {spell_input(told.spec)}, as {told.reason} says"
         for name, told in arguments.learned.items()
         if name not in arguments.wanted
     ]

@@ -8,6 +8,7 @@
     as_dict    whether several outputs are returned by name, not as a tuple
     root       folder of the project, which this imports
     program    name of the file to write, in the folder
+    extra      names and contents of further members of the archive
 
 and ``answer.json`` has ``status``, ``versions``, and what goes with it:
 
@@ -62,7 +63,7 @@ def answer(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
             program, limits = export(torch, module, question["inputs"])
         for node in program.graph.nodes:  # where in our code it was made, and in which folder
             node.meta.pop("stack_trace", None)
-        torch.export.save(program, folder / question["program"])
+        torch.export.save(program, folder / question["program"], extra_files=question["extra"])
     except Exception as e:  # noqa: BLE001 - whatever torch raises, or the graph is not supported
         kind = type(e).__name__
         text = str(e) if kind == "NotSupportedError" else describe_error(e)
