@@ -192,7 +192,7 @@ def lower_signature(
     from converter.passes import simplify
 
     graph = lower(bundle, opset, trust, signature, inputs, state)
-    if state == "io" and not graph.states:
+    if state == "io" and not graph.states and not graph.unkept:
         graph.notes.append("state='io': the source assigns no state between its runs")
     simplify(graph)
     return graph

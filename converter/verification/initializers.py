@@ -42,9 +42,9 @@ def compare_initializers(
     """
     if not bundle.weights or not file.weights:
         return None
-    own = file.inputs[: len(file.inputs) - len(file.states)]
+    declared = inputs or file.inputs[: len(file.inputs) - len(file.states)]
     try:
-        graph = lower_quietly(bundle, signature, inputs or own, state_of(file))
+        graph = lower_quietly(bundle, signature, declared, state_of(file))
     except UsageError:
         graph = None  # the file is by another exporter, and its inputs have other names
     known = [] if graph is None else [dict(graph.initializers)]

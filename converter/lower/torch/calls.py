@@ -83,7 +83,7 @@ def _update_statistics(op: Context, bound: Mapping[str, ProgramValue]) -> None:
         return
     after = [mean.read(), variance.read()]
     if op.keeps_state:
-        after = update_statistics(op, bound["input"].read(), *after, bound["momentum"])
+        after = update_statistics(op, bound["input"].read(), after[0], after[1], bound["momentum"])
     mean.assign(after[0])
     variance.assign(after[1])
 

@@ -1,4 +1,4 @@
-"""State as inputs and outputs, verified by torch: from any state, and from the one that is stored."""
+"""State as inputs and outputs, verified by torch: from any state, and from the stored one."""
 
 import io
 import json

@@ -229,7 +229,7 @@ def _note_assumptions(graph: Graph, arguments: Arguments) -> list[str]:
     varying = {
         n for name in graph.inputs for n in graph.specs[name].shape[:1] if isinstance(n, str)
     }
-    for name in graph.outputs:
+    for name in graph.outputs[: len(graph.outputs) - len(graph.states)]:
         shape = graph.specs[name].shape
         if varying and len(shape) > 1 and all(isinstance(n, int) for n in shape):
             notes.append(

@@ -17,6 +17,7 @@ import numpy as np
 
 from converter.lower.graph import Shape, State
 from converter.lower.states import make_state
+from converter.lower.torch.compound import Compound
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.script.inputs import SCALARS
@@ -169,9 +170,10 @@ class States:
             if name not in owner.attributes or key in self.plans:
                 continue
             first = interpreter.stored(owner.attributes[name])
-            if _is_same(first, after):
+            is_set = _path(*key) in interpreter.unkept
+            if _is_same(first, after) and not (is_set and _is_compound(after)):
                 continue
-            if isinstance(after, Reference) and _path(*key) not in interpreter.unkept:
+            if isinstance(after, Reference) and not is_set:
                 if after.storage in written:
                     continue
                 written.add(after.storage)
@@ -198,6 +200,8 @@ class States:
     ) -> Plan:
         """Return the plan of an attribute that a run changed for the first time."""
         path = self._name(key)
+        if _is_compound(after):
+            raise UnsupportedError(f"not supported: state {path} of complex or quantized numbers")
         if isinstance(after, Reference):
             value = interpreter.op.named(interpreter.op.plain(after.read()))
             is_shared = _path(*key) not in interpreter.unkept
@@ -291,11 +295,18 @@ def _measure(interpreter: ScriptInterpreter, value: Value, axis: int) -> Callabl
     return lambda: interpreter.op.measured(value, axis)
 
 
+def _is_compound(value: ProgramValue) -> bool:
+    """Return whether a value is a tensor of complex or quantized numbers."""
+    return isinstance(value, Reference) and isinstance(value.storage.value, Compound)
+
+
 def _is_same(before: ProgramValue, after: ProgramValue) -> bool:
     """Return whether an attribute is after a run what it was before."""
     if isinstance(before, Reference) and isinstance(after, Reference):
         if after.storage.is_in_doubt:
             return False
+        if _is_compound(after):
+            return not after.storage.version
         return before.read().name == after.read().name
     if isinstance(before, list | tuple | dict):
         if type(after) is not type(before) or len(after) != len(before):
