@@ -44,8 +44,8 @@ def test_the_matrix_says_what_each_op_computes():
 
 
 # Handlers that no stored program reaches: torch.export writes others in their place, or they are
-# of Python's numbers and of other devices, or only TorchScript has them (test_torch_script.py), or programs
-# that keep state (test_torch_state.py).
+# of Python's numbers and of other devices, or only TorchScript has them (test_torch_script.py), or
+# programs that keep state (test_torch_state.py).
 UNREACHED = frozenset((
     "_cast_Byte", "_cast_Char", "_cast_Half", "_cast_Short", "_fused_rms_norm",
     "_native_batch_norm_legit_functional", "_operator.and_",
