@@ -156,7 +156,8 @@ TARGETS = (
     Target("triton",      "triton.entry",     ".triton",
            "a model of a Triton repository, or a repository with one for each signature",
            "onnx", "required",
-           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision", "triton"),
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision",
+            "triton"),
            needs_device=True, one_file="*"),
 )
 # fmt: on
