@@ -69,7 +69,7 @@ MAGIC: tuple[tuple[bytes, str, str], ...] = (
 FLATBUFFERS: Mapping[bytes, tuple[str, str]] = {
     b"TFL3": (
         "a TensorFlow Lite model",
-        "tf2onnx converts it: python -m tf2onnx.convert --tflite FILE --output FILE.onnx",
+        "tf2onnx converts it to ONNX: tf2onnx.convert.from_tflite",
     ),
     b"ET12": ("an ExecuTorch program", "ExecuTorch runs it. Convert the exported program (.pt2)"),
     b"ORTM": ("a model in onnxruntime's own format", "Convert the ONNX file that it was made from"),
