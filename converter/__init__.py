@@ -13,6 +13,7 @@ from converter.version import VERSION
 
 if TYPE_CHECKING:
     from converter.api import convert, convert_many, diagnose, diff, inspect, read, verify
+    from converter.listing import ListedModel, list_models
     from converter.options import Arch, Comparison, Options
     from converter.pipeline import Conversion
     from converter.tensor_diff import TensorDiff
@@ -38,6 +39,7 @@ __version__ = VERSION
 # Names are imported lazily: each imports its module on first use.
 _HOMES = {
     "converter.api": ("convert", "convert_many", "diagnose", "diff", "inspect", "read", "verify"),
+    "converter.listing": ("ListedModel", "list_models"),
     "converter.options": ("Arch", "Comparison", "Options"),
     "converter.pipeline": ("Conversion",),
     "converter.tensor_diff": ("TensorDiff",),
@@ -53,10 +55,10 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Arch", "Bundle", "Comparison", "Conversion", "ConvertError", "CorruptError",
-    "DependencyError", "InternalError", "LimitError", "Options", "SafetyError", "SourceError",
-    "StorageError", "TensorDiff", "UnknownFormatError", "UnsupportedError", "UsageError",
-    "Verification", "VerificationError", "convert", "convert_many", "diagnose", "diff", "inspect",
-    "read", "verify",
+    "DependencyError", "InternalError", "LimitError", "ListedModel", "Options", "SafetyError",
+    "SourceError", "StorageError", "TensorDiff", "UnknownFormatError", "UnsupportedError",
+    "UsageError", "Verification", "VerificationError", "convert", "convert_many", "diagnose",
+    "diff", "inspect", "list_models", "read", "verify",
 ]  # fmt: skip
 
 

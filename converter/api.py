@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from converter.child.trust import Trusted, parse_trust
 from converter.inspection import Inspection
 from converter.options import Comparison, Options, parse_inputs
-from converter.references import Source, display_name, is_reference, is_uploaded, output
+from converter.references import (
+    Source,
+    display_name,
+    is_reference,
+    is_uploaded,
+    locate_model,
+    output,
+)
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
@@ -136,7 +143,8 @@ def convert_steps(
 
     Args:
         source: Path or reference.
-        out: Path or URL; None for the source's name with the target's suffix.
+        out: Path or URL; None for the source's name with the target's suffix. A folder, in which it
+            gets that name, ends in a slash.
         options: Options of the conversion.
         dry_run: Write nothing.
         keep: Keep a fetched source as long as its files are in use.
@@ -145,10 +153,15 @@ def convert_steps(
     Raises:
         ConvertError: As `converter.pipeline.steps`; or a reference cannot be read or written.
     """
-    from converter.events import Opened
+    from converter.events import Opened, Step
     from converter.pipeline import Conversion, steps
+    from converter.write.output_path import choose_target
 
+    local = None if is_reference(source) else locate_model(source)
+    options = choose_target(options, local, out)
+    out = _place_upload(source, out, options)
     finished: Conversion | None = None
+    written: list[Step] = []
     files: Mapping[str, File] = {}
     with output(out, overwrite=options.overwrite) as target, Source(source) as fetched:
         if attest is not None and not dry_run:
@@ -162,16 +175,30 @@ def convert_steps(
                     fetched.keep_with(files.values())
             if isinstance(event, Conversion):
                 finished = event
+            elif isinstance(event, Step) and event.name == "written":
+                written.append(event)
             else:
                 yield event
         if attest is not None and finished is not None and not dry_run:
             name = fetched.name if is_reference(source) else Path(fetched.name).name
             yield from _attest(attest, finished, name, files, options)
+    yield from written  # and uploaded
     if finished is not None:
         finished = replace(finished, source=fetched.name)
         if out is not None and is_uploaded(out) and not dry_run:
             finished = replace(finished, path=None, url=display_name(out))
         yield finished
+
+
+def _place_upload(source: AnyPath, out: AnyPath | None, options: Options) -> AnyPath | None:
+    """Return the URL of an output; one that ends in a slash gets the default name."""
+    from converter.write.catalog import find_target
+    from converter.write.output_path import default_output, names_folder
+
+    if out is None or not is_reference(out) or not names_folder(out):
+        return out
+    name = Path(display_name(source).rstrip("/"))
+    return f"{out}{default_output(name, find_target(options.to), options.device)}"
 
 
 def _attest(
@@ -191,7 +218,7 @@ def _attest(
 def convert(
     source: AnyPath,
     *,
-    to: str = "portable",
+    to: str = "auto",
     out: AnyPath | None = None,
     device: str | None = None,
     precision: str | None = None,
@@ -215,9 +242,10 @@ def convert(
 
     Args:
         source: File, folder or checkpoint prefix; or a reference: ``s3://…``, ``models:/name/3``.
-        to: Target: ``portable``, ``safetensors``, ``onnx``, … (a row of `converter.write.catalog`).
+        to: Target: ``portable``, ``safetensors``, ``onnx``, … (a row of `converter.write.catalog`);
+            ``auto`` is the one that writes files with ``out``'s suffix, or ``portable``.
         out: Path or URL to write; default: the source's name with the target's suffix, in the
-            current folder.
+            current folder. ``"folder/"`` is a folder for an output of that name.
         device: Device of the output, for targets that name one: ``cpu``, ``cuda:1``, ``GPU:0``.
         precision: ``fp16`` or ``bf16`` for the floating point values of an ONNX graph.
         verify: How far to verify: ``none``, ``smoke``, ``weights``, ``cpu``, ``device``, or
@@ -454,7 +482,7 @@ def convert_many(
     sources: AnyPath | Iterable[AnyPath],
     out: AnyPath,
     *,
-    to: str = "portable",
+    to: str = "auto",
     options: Options | None = None,
     filters: "Filters | None" = None,
     engine: str = "processes",
@@ -473,7 +501,7 @@ def convert_many(
     Args:
         sources: One or more: folder, glob, ``list:FILE``, ``s3://…``, ``models:/…``.
         out: Folder, URL or ``models:/{name}_portable``.
-        to: Target, a row of `converter.write.catalog`.
+        to: Target, a row of `converter.write.catalog`; ``auto`` is ``portable``.
         options: Options of every conversion.
         filters: Which artifacts to convert; default: all.
         engine: ``processes``, ``inline`` or ``ray``.

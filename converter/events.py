@@ -35,11 +35,19 @@ class Started(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How much of a step is done."""
+    """How much of a step is done.
+
+    Attributes:
+        name: As of a step: ``written``.
+        done: Bytes.
+        total: Bytes.
+        item: Tensor or file that is being written.
+    """
 
     name: str
     done: int
     total: int
+    item: str = ""
 
 
 class Lowered(NamedTuple):

@@ -341,7 +341,7 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
     if drawn:
         what = ", ".join(f"{op} {count}" for op, count in sorted(drawn.items()))
         detail = f"{what}: of the same distribution, by ONNX's generator"
-        changes.append(Normalisation("random numbers are others", drawn.total(), detail))
+        changes.append(Normalisation("random numbers drawn anew", drawn.total(), detail))
     for graph in graphs:
         for one, what in zip(roots(graph.encoded), describe_inputs(graph.encoded), strict=True):
             change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from converter import safety
 from converter.byte_sizes import readable_size
 from converter.notebook import render_table
+from converter.plurals import count
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import (
@@ -53,7 +54,8 @@ class Totals:
     def __str__(self) -> str:
         dtypes = ", ".join(f"{dtype} x{n}" for dtype, n in self.dtypes.items())
         return (
-            f"{self.tensors} tensors, {self.parameters:,} parameters, {readable_size(self.bytes)}"
+            f"{count('tensor', self.tensors)}, {count('parameter', self.parameters)}, "
+            f"{readable_size(self.bytes)}"
             + (f" ({dtypes})" if dtypes else "")
             + (f", {self.tied} tied" if self.tied else "")
         )

@@ -72,7 +72,8 @@ class Options:
     """Options of a conversion. None means the default.
 
     Attributes:
-        to: A row of `converter.write.catalog`.
+        to: A row of `converter.write.catalog`; ``auto`` is the target of the output's suffix, or
+            ``portable``.
         device: Device of the output. Targets ``torch``, ``torchscript`` and ``pt2`` take torch's
             name (``cpu``, ``cuda:1``, ``mps``), ``savedmodel`` TensorFlow's (``none``, ``GPU:1``,
             or a full name), ``triton`` and ``onnx`` either.
@@ -113,7 +114,7 @@ class Options:
             but never the old one.
     """
 
-    to: str = "portable"
+    to: str = "auto"
     device: str | None = None
     precision: str | None = None
     keep_structure: bool = False

@@ -5,7 +5,7 @@
 
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -21,26 +21,30 @@ from converter.graphs import (
     lower_required,
     options_of_quantized,
 )
-from converter.normalise.groups import select_groups
+from converter.normalise.groups import TRAINING_STATE, select_groups
 from converter.normalise.prefixes import REMOVED, strip_prefixes
 from converter.normalise.quantized.forms import FindForm
 from converter.normalise.quantized.schemes import find_floats
 from converter.notebook import render_table
 from converter.options import Options
+from converter.plurals import count
 from converter.reading import is_changed, is_quantized, read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
 from converter.write import catalog as targets
 from converter.write.background import Background
 from converter.write.hugging_face import changed_folder
-from converter.write.output_path import check_apart, default_output, settle_output
-from converter.write.plan import Digests
+from converter.write.output_path import AnyPath, check_apart, locate_output, settle_output
+from converter.write.plan import Digests, Writing
+from converter.write.readback import WeightsReport
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut, Normalisation
 from formats.errors import VerificationError
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
+
+NAMED = 3  # things left out for one reason that are named
 
 Event: TypeAlias = "Step | Started | Progress | Opened | Lowered | Compared | Conversion"
 
@@ -73,8 +77,9 @@ class Conversion:
 
     def __repr__(self) -> str:
         output = self.url or self.path or "nothing (a dry run)"
+        tensors = count("tensor", len(self.bundle.weights))
         return (
-            f"<Conversion of {self.source} to {output}: {len(self.bundle.weights)} tensors, "
+            f"<Conversion of {self.source} to {output}: {tensors}, "
             f"verified: {self.verification.level}>"
         )
 
@@ -91,9 +96,11 @@ class Conversion:
 
 
 def steps(
-    source: str | Path, out: str | Path | None, options: Options, *, dry_run: bool = False
+    source: str | Path, out: AnyPath | None, options: Options, *, dry_run: bool = False
 ) -> Iterator[Event]:
     """Convert one artifact; yield each finished step, and the result last.
+
+    ``out`` is a path, or a folder that ends in a slash (see `locate_output`).
 
     Raises:
         UsageError: The options contradict each other or the output exists.
@@ -104,8 +111,8 @@ def steps(
         VerificationError: The output differs from the source, or less was verified than required.
     """
     target = targets.check_options(options)
-    source, is_named = Path(source), out is not None
-    output = Path(out) if out is not None else default_output(source, target, options.device)
+    source = Path(source)
+    output, is_named = locate_output(source, out, target, options.device)
     if not dry_run:
         for path in (source, *filter(None, [options.checkpoint, options.merge_adapter])):
             check_apart(path, output)
@@ -120,10 +127,13 @@ def steps(
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None, options)
+    held: list[Step] = []
     with ExitStack() as kept:
         model, begin = artifact, perf_counter()
         if forms or (is_changed(options) and target.graph_of(match.format.id) != "none"):
             model = kept.enter_context(changed_folder(bundle, artifact))
+        if target.graph_of(match.format.id) in ("required", "optional"):
+            yield Started("lowering", f"the graph of {source.name}")
         bundle, graphs = _lower(target, bundle, model, options, only_one=only_one)
         stored = keep_quantized(graphs, bundle, forms) if forms else bundle
         for graph in graphs:
@@ -145,9 +155,8 @@ def steps(
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(output)
-        written, weights = yield from plan.write(
-            payload, verify=options.verify != "none", sync=sync
-        )
+        writing = plan.write(payload, verify=options.verify != "none", sync=sync)
+        written, weights = yield from _hold(writing, held)
         damage.result()
         verification = yield from compare_output(
             model.path, bundle, plan, written, weights, target.format, options
@@ -161,7 +170,23 @@ def steps(
         if sync:
             sync_tree(payload)
         publish(written, output, force=options.overwrite, sync=sync)
+    yield from held
     yield replace(result, path=output, verification=verification, digests=digests)
+
+
+def _hold(writing: Writing, held: list[Step]) -> Writing:
+    """Yield the steps of writing, except that it is done: that is said once the output is there."""
+    with closing(writing):
+        while True:
+            try:
+                event = next(writing)
+            except StopIteration as e:
+                written: tuple[Path, WeightsReport | None] = e.value
+                return written
+            if isinstance(event, Step) and event.name == "written":
+                held.append(event)
+            else:
+                yield event
 
 
 def _lower(
@@ -181,7 +206,9 @@ def _lower(
         bundle, graphs = lower_optional(bundle, artifact, options)
     runs = {"cpu", "device"} & {options.require, options.verify}
     if runs and not graphs and wanted != "own":
-        raise VerificationError("there is no graph to compare, as was asked", where=artifact.path)
+        raise VerificationError(
+            "there is no graph to compare, which is required", where=artifact.path
+        )
     return bundle, graphs
 
 
@@ -195,19 +222,26 @@ def _describe(
     yield Lowered([graph_facts(graph) for graph in graphs], about)
     for change in about.normalisations:
         yield _describe_change(change)
-    if about.left_out:
-        yield Step("left out", _describe_left_out(about.left_out))
+    yield from _describe_left_out(about.left_out)
 
 
 def _describe_change(change: Normalisation) -> Step:
     if change.detail == REMOVED:
         prefix = change.name.partition(" ")[2].strip("'\"").removesuffix(".")
-        return Step("renamed", f"{change.count} tensors: removed `{prefix}.` from their names")
+        tensors = count("tensor", change.count)
+        return Step("renamed", f"{tensors}: removed `{prefix}.` from their names")
     return Step("normalised", f"{change.name}: {change.count}, {change.detail}")
 
 
-def _describe_left_out(entries: Sequence[LeftOut]) -> str:
-    reasons: dict[str, int] = {}
+def _describe_left_out(entries: Sequence[LeftOut]) -> Iterator[Step]:
+    """Yield a step for each reason, with what is left out for it."""
+    by_reason: dict[str, list[str]] = {}
     for entry in entries:
-        reasons[entry.reason] = reasons.get(entry.reason, 0) + 1
-    return "; ".join(f"{n} x {reason}" for reason, n in reasons.items())
+        by_reason.setdefault(entry.reason, []).append(entry.name)
+    for reason, names in by_reason.items():
+        if reason in TRAINING_STATE:
+            yield Step("left out", f"{count('tensor', len(names))} of {reason}")
+            continue
+        text = ", ".join(names[:NAMED])
+        text += f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield Step("left out", f"{text}: {reason}")

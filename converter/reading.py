@@ -6,10 +6,11 @@ from time import perf_counter
 
 from converter import safety
 from converter.byte_sizes import readable_size
-from converter.events import Opened, Step
+from converter.events import Opened, Started, Step
 from converter.normalise.adapters import merge_adapter
 from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
+from converter.plurals import count
 from formats import catalog, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, SafetyFinding
@@ -37,7 +38,7 @@ def read(
 
 def read_steps(
     artifact: Artifact, options: Options
-) -> Generator[Step | Opened, None, tuple[catalog.Match, Bundle]]:
+) -> Generator[Step | Started | Opened, None, tuple[catalog.Match, Bundle]]:
     """Detect a source's format, read it, and report suspicious content.
 
     Returns:
@@ -48,6 +49,7 @@ def read_steps(
         UnsupportedError: It is valid, but not supported yet.
         SafetyError: It refers to files outside itself, or ``strict_safety`` found something.
     """
+    yield Started("reading", artifact.path.name)
     begin = perf_counter()
     checkpoint = options.checkpoint
     if checkpoint is None:
@@ -67,7 +69,7 @@ def read_steps(
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
     for finding in findings:
-        yield Step("warning", safety.describe(finding))
+        yield Step("warning", f"the source {safety.explain(finding)}")
     if options.strict_safety:
         refuse(findings, artifact.path)
     return match, bundle
@@ -109,11 +111,11 @@ def refuse(findings: Sequence[SafetyFinding], where: str | Path) -> None:
         SafetyError: There are findings.
     """
     if findings:
-        count = f"{len(findings)} safety finding{'s' if len(findings) > 1 else ''}"
+        number = count("safety finding", len(findings))
         raise SafetyError(
-            f"{count}, first: {safety.describe(findings[0])}",
+            f"{number}, first: {safety.describe(findings[0])}",
             where=where,
-            hint="Without strict_safety=True it converts; nothing of it is run",
+            hint="Without strict_safety=True it is converted, and nothing of it is run",
         )
 
 
@@ -121,7 +123,7 @@ def describe_bundle(bundle: Bundle) -> str:
     """Return a one-line summary of a bundle: variant, tensors, bytes, recorded devices."""
     about = bundle.metadata
     total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
-    text = f"{about.variant}: {len(bundle.weights)} tensors, {readable_size(total)}"
+    text = f"{about.variant}: {count('tensor', len(bundle.weights))}, {readable_size(total)}"
     if about.devices:
         text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
     return text

@@ -68,6 +68,12 @@ def describe(finding: SafetyFinding) -> str:
     return f"{kind.severity} {finding.kind}: {meaning} (in {finding.where})"
 
 
+def explain(finding: SafetyFinding) -> str:
+    """Return the predicate of a sentence about the source: what would happen, when, and where."""
+    meaning = KINDS.get(finding.kind, UNKNOWN).meaning.format(finding.subject)
+    return f"{meaning} ({finding.kind}, in {finding.where})"
+
+
 def as_json(finding: SafetyFinding) -> dict[str, JSON]:
     """Return a finding with its severity and meaning."""
     kind = KINDS.get(finding.kind, UNKNOWN)

@@ -34,7 +34,7 @@ def describe(artifact: Artifact) -> UnknownFormatError:
     """Return the error that says what the artifact seems to be instead of a model."""
     found, hint = _guess(artifact)
     return UnknownFormatError(
-        f"is no model that we know: {found}",
+        f"is not a model that convert reads: {found}",
         where=artifact.path,
         hint=hint or "`convert formats` lists what is read",
     )

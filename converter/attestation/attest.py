@@ -13,7 +13,7 @@ from converter.filesystem.atomic_output import publish, staging
 from converter.options import Options
 from converter.pipeline import Conversion
 from converter.write import catalog as targets
-from converter.write.output_path import default_output
+from converter.write.output_path import AnyPath, locate_output
 from formats.containers.jsontext import laid_out
 from formats.core.output import Output
 from formats.core.storage import File
@@ -24,7 +24,7 @@ from formats.portable import MANIFEST
 KINDS = {".manifest.json": make_manifest, ".intoto.json": make_statement, ".cdx.json": make_bom}
 
 
-def check_folder(folder: Path, source: Path, out: Path | None, options: Options) -> None:
+def check_folder(folder: Path, source: Path, out: AnyPath | None, options: Options) -> None:
     """Make the folder of attestations before a conversion, and check that it can be written.
 
     Args:
@@ -38,7 +38,7 @@ def check_folder(folder: Path, source: Path, out: Path | None, options: Options)
         UsageError: It is the output, or a folder in it.
     """
     target = targets.check_options(options)
-    output = out or default_output(source, target, options.device)
+    output, _ = locate_output(source, out, target, options.device)
     if output.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise UsageError("attestations would be written into the output", where=folder)
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from converter.jobs.job import Needs
 from converter.options import Options
 from converter.registries.filters import Filters, matches
+from converter.write.output_path import choose_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class Request:
     fail_on_skipped: bool = False
     link: str | None = None
     overrides: tuple[Override, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Ledgers and reports record which target it is.
+        object.__setattr__(self, "options", choose_target(self.options))
 
     def find_overrides(self, name: str) -> tuple[Override, ...]:
         """Return the overrides of an artifact, by its name in the registry."""

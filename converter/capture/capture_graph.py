@@ -20,6 +20,7 @@ from converter.capture.pretrained import TASKS, WITH_PAST
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, digest, plain
+from converter.extras import describe_install
 from converter.lower import lower as lower_bundle
 from converter.lower.graph import Attribute, Graph, Node, Shape
 from converter.lower.onnx.lowering import lower
@@ -42,8 +43,6 @@ from formats.torch import export as torch_export
 
 SCRIPT = Path(__file__).with_name("torch_exporter.py")
 PROGRAM = "program.pt2"  # that the child saves for the exporter "program"
-TRANSFORMERS_EXTRA = 'pip install "model-convert[transformers]"'
-TORCH_EXTRA = 'pip install "model-convert[torch]"'
 PRETRAINED = hugging_face.KIND
 FORMS = ("torchscript", "exported_program", "torch_modules", PRETRAINED)
 STATE_DICT = "state_dict"
@@ -165,8 +164,8 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
         return kind
     if request.arch is None:
         raise UnsupportedError(
-            "holds weights and no program",
-            hint="arch='package.module:factory' names the factory of their module",
+            "holds weights, and no program",
+            hint="Name what builds their module: arch='package.module:factory'",
         )
     return STATE_DICT
 
@@ -177,7 +176,7 @@ def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> 
     if "model_type" not in summary and "architectures" not in summary:
         raise UnsupportedError(
             "graphs of folders whose config.json names no model of transformers", where=source.name,
-            hint="arch='package.module:factory' names the factory of their module",
+            hint="Name what builds their module: arch='package.module:factory'",
         )  # fmt: skip
     # The folder's own: the bundle may have been dequantised, but transformers reads the folder.
     config = source / hugging_face.CONFIG
@@ -193,8 +192,8 @@ def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> 
     if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec("transformers"):
         return
     raise DependencyError(
-        "a graph of it takes transformers, which is not installed", where=source.name,
-        hint=TRANSFORMERS_EXTRA,
+        "converting its graph needs transformers, which is not installed", where=source.name,
+        hint=describe_install("transformers"),
     )  # fmt: skip
 
 
@@ -250,8 +249,8 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
         case "absent":
             lacking = " and ".join(answer["lacking"])
             raise DependencyError(
-                f"a graph of it takes {lacking}, which is not installed", where=source.name,
-                hint=TORCH_EXTRA,
+                f"converting its graph needs {lacking}, which is not installed", where=source.name,
+                hint=describe_install("torch"),
             )  # fmt: skip
         case "refused":
             raise SafetyError(error, where=source.name)
@@ -260,14 +259,16 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
         case "mismatch":
             factory = request.arch.factory if request.arch else ""
             raise UsageError(
-                f"arch={factory!r} is not this state dict's: {error}", where=source.name,
-                hint="arch.arguments= gives the factory its arguments",
+                f"arch={factory!r} does not fit this state dict: {error}", where=source.name,
+                hint="Give the factory its arguments: arch.arguments=",
             )  # fmt: skip
         case "inputs":
             kind = UsageError if request.inputs else UnsupportedError
             raise kind(error, where=source.name, hint=f"Say them: {_input_options(answer)}")
         case "failed":
-            raise UnsupportedError(f"{torch} makes no graph of it: {error}", where=source.name)
+            raise UnsupportedError(
+                f"{torch} cannot export a graph of it: {error}", where=source.name
+            )
     raise InternalError(f"the exporter answered {answer.get('status')!r:.60}")
 
 

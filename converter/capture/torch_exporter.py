@@ -142,7 +142,11 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
             **answer, **made, "status": "done", "exporter": CALLED[exporter], "notes": notes,
             "axes": source.axes,
         }  # fmt: skip
-    return {**answer, "status": "failed", "error": "; ".join(said)}
+    return {
+        **answer,
+        "status": "failed",
+        "error": "\n  ".join(["", *said] if len(said) > 1 else said),
+    }
 
 
 SPATIAL: Mapping[int, list[Any]] = {3: ["length"], 4: [224, 224], 5: [16, 112, 112]}

@@ -4,9 +4,11 @@ import gc
 import os
 import sys
 
-COMMANDS = frozenset({"batch", "inspect", "verify", "diff", "doctor", "formats", "ops"})
-GLOBAL = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
-DEFAULT = "SOURCE"  # name of the default command in --help, inserted before its arguments
+COMMANDS = frozenset({
+    "batch", "check", "completion", "diff", "doctor", "formats", "help", "inspect", "ls", "ops",
+    "verify",
+})  # fmt: skip
+GLOBAL = frozenset({"--help", "-h", "--version"})
 
 
 def main() -> None:
@@ -17,12 +19,17 @@ def main() -> None:
         if getattr(sys, name) is None:  # `>&-`: otherwise the next opened file takes its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     arguments = sys.argv[1:]
-    if arguments and arguments[0] not in COMMANDS | GLOBAL:
-        arguments.insert(0, DEFAULT)
     try:
-        from converter.cli.app import run
+        from converter.cli.app import app, run
+        from converter.cli.completion import VARIABLE, complete
+        from converter.cli.help_pages import DEFAULT
 
-        code = run(arguments or ["--help"])
+        if VARIABLE in os.environ:
+            code = complete(app, arguments)
+        else:
+            if arguments and arguments[0] not in COMMANDS | GLOBAL:
+                arguments.insert(0, DEFAULT)
+            code = run(arguments or ["--help"])
         sys.stdout.flush()
     except KeyboardInterrupt:  # while still importing
         code = 130

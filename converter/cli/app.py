@@ -10,27 +10,39 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from converter.cli.batch import batch
+from converter.cli.completion import completion
 from converter.cli.configuration import defaults
+from converter.cli.convert import convert
 from converter.cli.doctor import doctor
-from converter.cli.parameters import Config, From, Json, Quiet, Verbose, make_options, rows_of
-from converter.cli.rows import collects
-from converter.cli.spelling import spell_flags
+from converter.cli.errors import report, report_text, report_usage
+from converter.cli.help_pages import DEFAULT, Command, Group
+from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import say
-from converter.cli.verify import verify
+from converter.cli.verify import check, verify
 from formats.errors import ConvertError, UsageError
 
 if TYPE_CHECKING:
-    from converter.options import Options
+    from converter.inspection import Inspection
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Convert any model artifact into exact, portable weights, without its framework.\n\n"
-    "convert model.h5 --to portable",
-    epilog="A file that is named like a command is reached as ./inspect, or after --.",
+    help="""Convert any model artifact into exact, portable weights and graphs, without its \
+framework.
+
+    convert model.h5                         weights, ONNX graph and manifest: model.portable
+    convert model.h5 -o model.onnx           the target follows the suffix
+    convert model.pt --to torch --device cpu
+    convert a.h5 b.pt -o out/                several, into a folder
+    convert ls models/                       what is there, and does it load here?
+    convert doctor model.pt                  why does it not load here?
+    """,
+    epilog="A file that is named like a command is reached as ./inspect, or after --. Where the "
+    "command `convert` is ImageMagick's, the same program is `model-convert`.",
 )
 
 
@@ -51,53 +63,14 @@ def _global(
     del version  # its callback has acted
 
 
-@app.command("SOURCE", short_help="Convert SOURCE: the default, needs no command")
-@collects("options", rows_of("convert"), make_options)
-def convert(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A file, a folder, a checkpoint's prefix; s3://…, gs://…, models:/name/3.",
-        ),
-    ],
-    options: "Options",
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Output: a path, s3://…. Default: SOURCE's name with the target's suffix, here.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
-    ] = False,
-    attest: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write provenance (SLSA, in-toto), a bill of materials (CycloneDX) and, where the "
-            "output has none, a manifest.",
-        ),
-    ] = None,
-    config: Config = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Convert SOURCE."""
-    del config, verbose  # `run` has read them
-    from converter.api import convert_steps
-    from converter.cli import follow
-
-    events = convert_steps(source, out, options, dry_run=dry_run, attest=attest)
-    follow.conversion(events, as_json=json, quiet=quiet)
+app.command(
+    DEFAULT, cls=Command, short_help="Convert one or several artifacts: the default command."
+)(convert)
 
 
-@app.command()
+@app.command(cls=Command, short_help="Show what an artifact is, records and holds.")
 def inspect(
-    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...")],
     from_format: From = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="List every tensor; by default long lists are cut.")
@@ -112,28 +85,73 @@ def inspect(
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what an artifact is, records and holds."""
-    del verbose
+    """Show what an artifact is, records and holds. Several are a table. No weight is read."""
     from converter.api import inspect as describe
-    from converter.cli import render
+    from converter.cli import render, tables
+    from converter.cli.each import collect
     from converter.reading import refuse
 
-    found = describe(source, format=from_format)
-    render.inspection(found, as_json=json, every=weights)
-    if sarif is not None:
-        render.write_sarif(sarif, source, found.findings)
-    if strict_safety:
-        refuse(found.findings, source)
+    def ask(source: str) -> "Inspection":
+        return describe(source, format=from_format)
+
+    with collect(sources, ask, verbose=verbose) as results:
+        if len(sources) == 1:
+            render.inspection(results[0], as_json=json, every=weights)
+        elif json:
+            render.document([one.plain() for one in results])
+        else:
+            tables.inspections(results)
+        if sarif is not None:
+            render.write_sarif(sarif, [(one.source, one.findings) for one in results])
+        if strict_safety:
+            for one in results:
+                refuse(one.findings, one.source)
 
 
-app.command()(verify)
+@app.command("ls", cls=Command, short_help="List the models of folders: do they load here?")
+def list_models(
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DIR...]", help="Folders, files, globs, s3://…, models:/…."),
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List models in a table: format, framework, size, devices, does it load here, findings.
 
-app.command()(doctor)
+    No weight is read, and no framework is imported: whether a model loads here is what `convert
+    doctor --fast` predicts. Without DIR, the current folder is listed.
+    """
+    del verbose
+    from converter import listing
+    from converter.cli import render, tables
+    from converter.cli.progress import Spinner
 
-app.command()(batch)
+    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+        found = []
+        for one in listing.list_models(folders or ["."]):
+            found.append(one)
+            spinner.start("listing", f"{len(found)}: {one.source}")
+    if json:
+        render.document([one.plain() for one in found])
+    elif found:
+        tables.models(found)
+    else:
+        say("no models", sys.stderr)
 
 
-@app.command()
+app.command(cls=Command, short_help="Compare a converted artifact with its source.")(verify)
+
+app.command(cls=Command, short_help="Check bundles against their manifests: the gate.")(check)
+
+app.command(cls=Command, short_help="Say why an artifact does not load here, and what helps.")(
+    doctor
+)
+
+app.command(cls=Command, short_help="Convert whole folders and registries; resume.")(batch)
+
+
+@app.command(cls=Command, short_help="Compare the weights of two artifacts of any format.")
 def diff(
     a: Annotated[str, typer.Argument(metavar="A")],
     b: Annotated[str, typer.Argument(metavar="B")],
@@ -149,16 +167,17 @@ def diff(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Command, short_help="List formats that are read, and targets to write.")
 def formats(json: Json = False) -> None:
-    """List what is read and written."""
+    """List the formats that are read, and the targets that are written."""
     from converter.cli import render
+    from converter.write.catalog import TARGETS
     from formats.catalog import FORMATS
 
-    render.formats(FORMATS, as_json=json)
+    render.formats(FORMATS, TARGETS, as_json=json)
 
 
-@app.command()
+@app.command(cls=Command, short_help="List the layers and ops that become ONNX.")
 def ops(
     source: Annotated[str, typer.Argument(metavar="keras|tf|torch")],
     json: Json = False,
@@ -170,6 +189,17 @@ def ops(
     if source not in MATRICES:
         raise UsageError(f"ops {source}", expected="ops keras, ops tf or ops torch")
     render.operations(MATRICES[source](), as_json=json)
+
+
+app.command(cls=Command, short_help="Print the completion script of bash, zsh or fish.")(completion)
+
+
+@app.command("help", cls=Command, short_help="Show this page, or that of a command.")
+def show_help(
+    command: Annotated[str | None, typer.Argument(metavar="[COMMAND]")] = None,
+) -> None:
+    """Show the page of the program, or of a command."""
+    raise typer.Exit(run(["--help"] if command is None else [command, "--help"]))
 
 
 def run(arguments: list[str], program: typer.Typer | None = None) -> int:
@@ -186,9 +216,9 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
             arguments, standalone_mode=False, prog_name="convert", default_map=found
         )
     except ConvertError as e:
-        return _report(e, e.exit_code, verbose)
+        return report(e, e.exit_code, verbose=verbose)
     except KeyboardInterrupt:
-        return _say("interrupted; nothing was written", 130)
+        return report_text("interrupted; nothing was written", 130)
     except BrokenPipeError:
         return 141
     except typer.Exit as e:
@@ -196,26 +226,9 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
     except typer.Abort:
         return 130
     except MemoryError as e:
-        return _report(e, 7, verbose)
+        return report(e, 7, verbose=verbose)
     except Exception as e:  # noqa: BLE001 - last line of defence: reported as a bug of ours
         if hasattr(e, "format_message"):  # click's usage errors, wherever Typer keeps them
-            return _say(f"{e.format_message()}\nTry `convert --help`", 2)
-        return _report(e, 70, verbose)
+            return report_usage(e)
+        return report(e, 70, verbose=verbose)
     return result if isinstance(result, int) else 0
-
-
-def _report(e: BaseException, code: int, verbose: bool) -> int:
-    if verbose:
-        import traceback
-
-        traceback.print_exception(e)
-    text = spell_flags(str(e)) if isinstance(e, ConvertError) else f"{type(e).__name__}: {e}"
-    if code == 70:
-        text = f"a bug of convert: {text}\nPlease report it with the output of -v"
-    return _say("\n".join([text, *map(spell_flags, getattr(e, "__notes__", ()))]), code)
-
-
-def _say(text: str, code: int) -> int:
-    for line in f"convert: error: {text}".split("\n"):
-        say(line, sys.stderr)
-    return code

@@ -15,10 +15,12 @@ from converter.batch.plan import BatchPlan
 from converter.batch.request import Request
 from converter.byte_sizes import readable_size
 from converter.cli import batch_reports
+from converter.cli.progress import draw
 from converter.cli.render import document
 from converter.cli.spelling import spell_flags
-from converter.cli.terminal import say
+from converter.cli.terminal import overwrite, say
 from converter.jobs.job import GOOD
+from converter.plurals import count
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
@@ -162,7 +164,9 @@ class _Lines:
             say(f"ended       {text}; {summary.seconds:.1f} s", sys.stderr)
         if summary.linked is not None:
             size = readable_size(summary.linked.nbytes)
-            say(f"linked      {summary.linked.files} files, {size} stored once", sys.stderr)
+            say(
+                f"linked      {count('file', summary.linked.files)}, {size} stored once", sys.stderr
+            )
             for problem in summary.linked.problems:
                 say(f"not linked  {problem}", sys.stderr)
 
@@ -175,15 +179,13 @@ class _Lines:
         rate = done / event.seconds if event.seconds else 0.0
         left = (event.total - done) / rate if rate else 0.0
         failed = sum(n for status, n in event.counts.items() if status not in GOOD)
-        filled = round(30 * done / event.total)
-        text = f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{event.total}  {rate:.1f}/s"
-        text += f"  {_time(left)} left" + (f"  {failed} failed" if failed else "")
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
+        text = f"{draw(done, event.total)} {done}/{event.total}"
+        text += f"  {failed} failed" if failed else ""
+        overwrite(f"{text}  {rate:.1f}/s  {_time(left)} left  {event.outcome.name}")
 
     def _clear(self) -> None:
         if self._bar and self._shown:
-            sys.stderr.write("\r\x1b[2K")
+            overwrite("")
             self._shown = 0.0
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import say
+from converter.plurals import count
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis
@@ -23,9 +24,9 @@ SHOWN = 12  # lines of one list
 
 
 def doctor(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="[SOURCE]", help="An artifact that does not load here."),
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SOURCE...]", help="Artifacts that do not load here."),
     ] = None,
     from_format: From = None,
     python: Annotated[
@@ -45,26 +46,47 @@ def doctor(
 ) -> None:
     """Say why SOURCE does not load here, or what is wrong with this host.
 
-    Exits with 7 where an error is found, or SOURCE's usual loader does not open it here.
+    Several sources are a table. Exits with 7 where an error is found, or a source's usual loader
+    does not open it here.
     """
-    del verbose  # `run` of the application reads it
     from converter.api import diagnose
+    from converter.cli.each import collect
     from converter.cli.progress import Spinner
+    from converter.cli.render import document
 
     with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
-        awaited = "official loaders" if source and not fast else "this host"
-        spinner.start("asking", awaited)
-        found = diagnose(source, format=from_format, python=python or "", fast=fast)
-    if json:
+
+        def ask(source: str | None) -> "Diagnosis":
+            loaders = f"the official loaders of {source}" if source and not fast else "this host"
+            spinner.start("asking", loaders)
+            try:
+                return diagnose(source, format=from_format, python=python or "", fast=fast)
+            finally:
+                spinner.stop()
+
+        with collect(sources or [None], ask, verbose=verbose) as found:
+            if len(found) > 1 or len(sources or ()) > 1:
+                _print_several(found, as_json=json)
+            elif json:
+                document(found[0].plain())
+            elif found[0].source is None:
+                _print_host(found[0])
+            else:
+                _print_source(found[0], found[0].source)
+            code = max((one.exit_code for one in found), default=0)
+            if code:
+                raise typer.Exit(code)
+
+
+def _print_several(found: "Sequence[Diagnosis]", *, as_json: bool) -> None:
+    if as_json:
         from converter.cli.render import document
 
-        document(found.plain())
-    elif found.source is None:
-        _print_host(found)
+        document([one.plain() for one in found])
     else:
-        _print_source(found, found.source)
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+        from converter.cli import tables
+
+        tables.diagnoses(found)
 
 
 def _print_host(found: "Diagnosis") -> None:
@@ -83,12 +105,13 @@ def _print_host(found: "Diagnosis") -> None:
 
 def _print_source(found: "Diagnosis", source: "Source") -> None:
     host = found.host
+    tensors = count("tensor", source.tensors)
     devices = ", ".join(f"{d} x{n}" for d, n in list(source.devices.items())[:SHOWN])
     _print_rows([
         ("source", source.path),
         ("format", f"{source.format} ({source.evidence})"),
         ("variant", source.variant),
-        ("holds", f"{source.tensors} tensors, {source.parameters:,} parameters"),
+        ("holds", f"{tensors}, {count('parameter', source.parameters)}"),
     ])  # fmt: skip
     _print_section("recorded")
     _print_rows([
@@ -118,8 +141,8 @@ def _print_source(found: "Diagnosis", source: "Source") -> None:
         why = [f"{device}{advice.why}"] if advice.why else []
         _print_section("what convert does", [*why, *commands])
     if found.others:
-        count = len(found.others)
-        _print_section(f"Findings that do not concern this source: {count} (convert doctor)")
+        others = len(found.others)
+        _print_section(f"Findings that do not concern this source: {others} (convert doctor)")
 
 
 def _describe_machine(host: "Host") -> list[tuple[str, str]]:
@@ -151,10 +174,10 @@ def _describe_machine(host: "Host") -> list[tuple[str, str]]:
 def _describe_nvidia(host: "Host") -> str:
     nvidia = host.nvidia
     if not nvidia.driver:
-        gpus = f"{nvidia.pci_gpus} GPU(s) on the bus" if nvidia.pci_gpus else "no GPU"
+        gpus = f"{count('GPU', nvidia.pci_gpus)} on the bus" if nvidia.pci_gpus else "no GPU"
         return f"{gpus}, no driver"
     cuda = f", for CUDA up to {nvidia.cuda[0]}.{nvidia.cuda[1]}" if nvidia.cuda else ""
-    return f"driver {nvidia.driver}{cuda} ({nvidia.via}); {len(nvidia.gpus)} GPU(s)"
+    return f"driver {nvidia.driver}{cuda} ({nvidia.via}); {count('GPU', len(nvidia.gpus))}"
 
 
 def _describe_packages(host: "Host", names: Iterable[str]) -> list[tuple[str, str]]:

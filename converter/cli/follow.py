@@ -8,21 +8,22 @@ from typing import Any
 from converter.cli.progress import Bar, Spinner
 from converter.cli.render import document
 from converter.cli.spelling import spell_flags
-from converter.cli.terminal import say
+from converter.cli.terminal import fit, say
 from converter.events import Progress, Started, Step
 from converter.pipeline import Conversion, Event
+from formats.errors import InternalError
+
+LABEL = 12  # columns of a step's name
+STYLES = {"verified": "green", "warning": "yellow", "not run": "yellow"}
 
 
-def conversion(
-    events: Iterator[Event],
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def conversion(events: Iterator[Event], *, as_json: bool, quiet: bool) -> None:
     """Print a line for each step of a conversion, then the path of the output."""
-    enabled = not quiet and not as_json and sys.stderr.isatty()
+    if as_json:
+        document(collect(events))
+        return
+    enabled = not quiet and sys.stderr.isatty()
     bar = Bar(enabled=enabled)
-    done: list[Step] = []
     with Spinner(enabled=enabled) as spinner:
         for event in events:
             spinner.stop()
@@ -34,20 +35,30 @@ def conversion(
                     spinner.start(event.name, event.text)
                 case Step():
                     bar.clear()
-                    done.append(event)
-                    if not quiet and not as_json:
-                        say(_line(event), sys.stderr)
+                    if not quiet:
+                        _say_step(event)
                 case Conversion():
                     bar.clear()
-                    if as_json:
-                        document(_result(event, done))
-                    elif output := event.url or event.path:
+                    if output := event.url or event.path:
                         say(str(output))
 
 
-def _line(step: Step) -> str:
+def collect(events: Iterator[Event]) -> dict[str, Any]:
+    """Follow a conversion to its end, and return its JSON document."""
+    done: list[Step] = []
+    for event in events:
+        if isinstance(event, Step):
+            done.append(event)
+        elif isinstance(event, Conversion):
+            return _result(event, done)
+    raise InternalError("a conversion ended without a result")
+
+
+def _say_step(step: Step) -> None:
     time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
-    return f"{step.name:<11} {spell_flags(step.text)}{time}"
+    style = STYLES.get(step.name, "bold")
+    for i, line in enumerate(fit(f"{spell_flags(step.text)}{time}", sys.stderr, LABEL)):
+        say(line, sys.stderr, label=f"{'' if i else step.name:<{LABEL}}", style=style)
 
 
 def _result(result: Conversion, done: Sequence[Step]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
+from converter.plurals import count
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # keeps `--help` fast
@@ -121,7 +122,7 @@ def _summary(
 
 def _say(checked: "CheckResult", folder: Path, require: str | None) -> None:
     name = _name(checked, folder)
-    size = f"{checked.files} files, {readable_size(checked.nbytes)}"
+    size = f"{count('file', checked.files)}, {readable_size(checked.nbytes)}"
     if not checked.exit_code:
         say(f"passed      {name}  verified {checked.reached}; {size}")
         return
@@ -154,9 +155,10 @@ def _again(checked: "CheckResult", require: str | None) -> str:
 def _say_summary(summary: Mapping[str, Any]) -> None:
     size, seconds = summary["bytes"], summary["seconds"]
     rate = f" at {readable_size(size / seconds)}/s" if seconds else ""
-    count = summary["outputs_checked"]
-    verdict = f"{summary['failed']} of {count} failed" if summary["failed"] else f"{count} passed"
-    say(f"checked     {verdict}; {summary['files']} files, {readable_size(size)}{rate}")
+    outputs, files = summary["outputs_checked"], count("file", summary["files"])
+    failed = summary["failed"]
+    verdict = f"{failed} of {outputs} failed" if failed else f"{outputs} passed"
+    say(f"checked     {verdict}; {files}, {readable_size(size)}{rate}")
 
 
 def _report(

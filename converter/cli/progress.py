@@ -1,6 +1,7 @@
 """Lines on a terminal that show what is going on, and are overwritten: a bar and a spinner."""
 
 from itertools import cycle
+from shutil import get_terminal_size
 from threading import Event, Thread
 from time import monotonic
 
@@ -9,6 +10,16 @@ from converter.cli.terminal import overwrite
 from converter.events import Progress
 
 PATIENCE = 1.0  # seconds until a line is shown
+
+
+def draw(done: int, total: int) -> str:
+    """Return a bar and a percentage; in a narrow terminal, the percentage alone."""
+    share = done / total if total else 1
+    size = min(30, (get_terminal_size().columns - 50) // 2)
+    if size < 5:
+        return f"{share:4.0%}"
+    filled = round(size * share)
+    return f"[{'#' * filled}{'.' * (size - filled)}] {share:4.0%}"
 
 
 class Bar:
@@ -28,11 +39,9 @@ class Bar:
         self._shown = now
         rate = progress.done / elapsed
         left = (progress.total - progress.done) / rate if rate else 0
-        share = progress.done / progress.total if progress.total else 1
-        filled = round(30 * share)
         overwrite(
-            f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
-            f"  {readable_size(rate)}/s  {left:.0f} s left"
+            f"{progress.name:<11} {draw(progress.done, progress.total)}"
+            f"  {readable_size(rate)}/s  {left:.0f} s left  {progress.item}"
         )
 
     def clear(self) -> None:

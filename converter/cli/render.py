@@ -1,9 +1,12 @@
 """Print inspections, differences and tables on standard output, as text or JSON."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from converter import safety
@@ -14,6 +17,7 @@ from formats.errors import StorageError
 if TYPE_CHECKING:  # keeps `inspect` and `formats` fast
     from converter.inspection import Inspection, TensorInfo
     from converter.tensor_diff import TensorDiff
+    from converter.write.catalog import Target
     from formats.catalog import Format
     from formats.core.bundle import SafetyFinding, TensorSpec
 
@@ -63,13 +67,13 @@ def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
     _section("safety findings (nothing was run)", findings)
 
 
-def write_sarif(path: Path, source: str, findings: "Sequence[SafetyFinding]") -> None:
-    """Write safety findings as a SARIF log.
+def write_sarif(path: Path, found: "Iterable[tuple[str, Sequence[SafetyFinding]]]") -> None:
+    """Write the safety findings of sources as a SARIF log.
 
     Raises:
         StorageError: The file cannot be written.
     """
-    text = json.dumps(safety.as_sarif([(source, findings)]), indent=2)
+    text = json.dumps(safety.as_sarif(found), indent=2)
     try:
         path.write_text(text + "\n", "utf-8")
     except OSError as e:
@@ -107,16 +111,30 @@ def operations(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
             say(f"{'':<{width}}    {', '.join(row['arguments'])}")
 
 
-def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
-    """Print the table of formats."""
+def formats(rows: "Iterable[Format]", targets: "Iterable[Target]", *, as_json: bool) -> None:
+    """Print what is read, and what is written."""
     if as_json:
-        keys = ("id", "suffixes", "reads", "writes")
-        document([{k: getattr(row, k) for k in keys} for row in rows])
+        keys = ("id", "suffixes", "reads")
+        read = [{k: getattr(row, k) for k in keys} for row in rows]
+        written = [{k: getattr(row, k) for k in ("id", "suffixes", "writes")} for row in targets]
+        document({"formats": read, "targets": written})
         return
-    for row in rows:
-        say(f"{row.id:<14} reads  {row.reads}")
-        if row.writes:
-            say(f"{'':<14} writes {row.writes}")
+    say("", label="Read, whatever the file is called:", style="bold")
+    print_list([(row.id, row.reads) for row in rows])
+    say("")
+    say("", label="Written, with --to or by the suffix of -o:", style="bold")
+    print_list([(row.id, f"{row.writes} ({', '.join(row.suffixes)})") for row in targets])
+
+
+def print_list(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and texts in two columns; on a terminal, texts are wrapped."""
+    left = max(len(name) for name, _ in rows) + 4
+    width = get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    for name, text in rows:
+        first, *others = wrap(text, max(width - left, 20)) or [""]
+        say(f"  {name:<{left - 2}}{first}")
+        for line in others:
+            say(" " * left + line)
 
 
 def document(value: "Mapping[str, Any] | list[Any]") -> None:

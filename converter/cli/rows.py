@@ -33,6 +33,7 @@ class Row:
         min: Minimum of a number.
         key: Name of the parameter, if it is not that of the flag.
         in_files: Whether a configuration file may set it.
+        group: Title of the section of ``--help`` that shows it.
         commands: Commands that have it, where several share a table.
     """
 
@@ -46,6 +47,7 @@ class Row:
     min: float | None = None
     key: str = ""
     in_files: bool = True
+    group: str | None = None
     commands: tuple[str, ...] = ()
 
     @property
@@ -76,8 +78,9 @@ class Row:
         about: Any
         if self.flags:
             about = typer.Option(
-                *self.flags.split(), metavar=self.metavar, help=self.help, min=self.min
-            )
+                *self.flags.split(), metavar=self.metavar, help=self.help, min=self.min,
+                rich_help_panel=self.group, show_default="Default:" not in self.help,
+            )  # fmt: skip
             default = self.default
         else:
             about = typer.Argument(metavar=self.metavar, help=self.help)

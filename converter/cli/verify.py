@@ -65,7 +65,7 @@ def verify(
 
         others = [flag for flag in flags_given(options, "verify") if flag != "--require"]
         gate.only_two(others)
-        with Source(source) as folder:
+        with Source(source, is_one=False) as folder:
             code = gate.check(folder.path, require, reports=report or (), as_json=json)
         raise typer.Exit(code)
     if report:
@@ -85,6 +85,33 @@ def verify(
     else:
         lines(found, require)
     raise typer.Exit(exit_code(found, require))
+
+
+def check(
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A bundle, or a folder of bundles; s3://….")
+    ],
+    require: Annotated[
+        str | None,
+        typer.Option(metavar="weights|cpu|device", help="Fail (exit 1) if less was verified."),
+    ] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE.(jsonl|html|xml)", help="Report on all bundles. Repeatable."),
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check portable bundles against their manifests: every file's digest, and how far verified.
+
+    This is the gate before a deployment. It needs neither the sources nor a framework.
+    """
+    del verbose  # `run` has read it
+    from converter.cli import gate
+    from converter.references import Source
+
+    with Source(folder, is_one=False) as found:
+        raise typer.Exit(gate.check(found.path, require, reports=report or (), as_json=json))
 
 
 def compare_again(source: str, converted: str, options: "Options", *, as_json: bool) -> int:

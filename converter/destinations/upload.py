@@ -31,7 +31,7 @@ def check_free(store: Store, name: str) -> None:
     """Raise UsageError where the output exists already."""
     if store.stat(name) is not None or store.find(name):
         raise UsageError(
-            "exists",
+            "already exists",
             where=urls.join(store.url, name),
             hint="Choose another out=, or replace it: overwrite=True",
         )

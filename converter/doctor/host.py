@@ -129,6 +129,8 @@ class Host:
         packages: Records by normalised name; more than one if a name is recorded repeatedly.
         seen: Framework → result of importing it; absent if it was not imported.
         keras_backend: Backend named in ~/.keras/keras.json; "" if there is none.
+        other_convert: Path of another program, such as ImageMagick's, that the command ``convert``
+            runs; "" if it runs this one, or nothing.
     """
 
     python: str = ""
@@ -143,6 +145,7 @@ class Host:
     packages: Mapping[str, tuple[Package, ...]] = field(default_factory=dict, repr=False)
     seen: Mapping[str, ImportResult] = field(default_factory=dict, repr=False)
     keras_backend: str = ""
+    other_convert: str = ""
 
     def package(self, *names: str) -> Package | None:
         """Return the first installed package of these names."""

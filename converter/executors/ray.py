@@ -21,6 +21,7 @@ from typing import IO
 from converter.executors.engine import Executor, Settings
 from converter.executors.protocol import WORK
 from converter.executors.ray_protocol import Charter, Wanted
+from converter.extras import describe_install
 from converter.jobs.job import Job, Outcome
 from formats.errors import ConvertError, DependencyError, UnsupportedError, UsageError
 
@@ -50,7 +51,7 @@ class Ray:
         self._line: Connection | None = None
         self._log: IO[bytes] | None = None
         if find_spec("ray") is None:
-            hint = 'pip install "model-convert[ray]", in the version that the cluster has'
+            hint = f"In the version that the cluster has: {describe_install('ray')}"
             raise DependencyError("engine='ray' takes Ray, which is not installed", hint=hint)
         _check_address(settings.address or os.environ.get("RAY_ADDRESS") or "auto")
 

@@ -121,7 +121,7 @@ def look_around(charter: Charter) -> None:
             what = f"has version {version} of it" if version else f"cannot run it: {said}"
             raise DependencyError(
                 f"this is model-convert {VERSION}, and the node {host} of the Ray cluster {what}",
-                hint=f'pip install "model-convert=={VERSION}" on all nodes, with the same extras',
+                hint=f"Install the same model-convert {VERSION} on all nodes, with the same extras",
             )
         for path in unseen_paths:
             raise make_unseen_error(job.destination if path == mark else path, host)

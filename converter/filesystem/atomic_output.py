@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -29,13 +29,17 @@ LONGEST_NAME = 235  # bytes of a target's name, which leave room for our prefix 
 def staging(target: Path) -> Iterator[Path]:
     """Yield an empty folder next to ``target``; it is removed when the block ends or raises.
 
+    Missing parents of the target are made, and removed again if nothing is in them at the end.
+
     Raises:
-        StorageError: The folder of the target is missing or cannot be written.
+        StorageError: The folder of the target cannot be made or written.
     """
+    missing = [p for p in target.parents if not os.path.lexists(p)]
     sweep(target)
     folder, lock = target, None
     try:
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             folder, lock = directory_lock.make(_places(target))
         except OSError as e:
             raise StorageError.writing(target.parent, e) from e
@@ -46,6 +50,9 @@ def staging(target: Path) -> Iterator[Path]:
             os.close(lock)
         else:  # an interrupt may come when the folder is made and not locked yet
             sweep(target)
+        with suppress(OSError):  # it is not empty
+            for parent in missing:
+                parent.rmdir()
 
 
 def sweep(target: Path) -> bool:
@@ -74,15 +81,18 @@ def check_target(target: Path, *, force: bool) -> None:
     Raises:
         UsageError: It exists and ``force`` is false, or it is a folder that is not one of our
             outputs.
-        StorageError: Its parent folder does not exist.
+        StorageError: The output would be in something that is not a folder.
     """
-    if not target.parent.is_dir():
-        raise StorageError("there is no such folder", where=target.parent)
+    parent = next(p for p in target.absolute().parents if os.path.lexists(p))
+    if not parent.is_dir():
+        raise StorageError("is not a folder", where=parent)
     if not os.path.lexists(target):
         return
     if not force:
         raise UsageError(
-            "exists", where=target, hint="Choose another out=, or replace it: overwrite=True"
+            "already exists",
+            where=target,
+            hint="Choose another out=, or replace it: overwrite=True",
         )
     if target.is_dir() and not target.is_symlink() and not _is_output(target):
         raise UsageError(

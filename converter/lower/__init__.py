@@ -46,12 +46,12 @@ def lower(
         DependencyError: A child process that ran a trusted module died or hung.
     """
     if bundle.topology is None:
-        hint = None
+        hint = "Convert the weights alone: to='safetensors'"
         if bundle.metadata.framework == "torch":
-            hint = "arch='package.module:factory' names the factory of the module of these weights"
-        raise UnsupportedError("the source records no computation, only weights", hint=hint)
+            hint = f"Name what builds the module: arch='package.module:factory'. {hint}"
+        raise UnsupportedError("the source holds weights only, and no graph", hint=hint)
     if bundle.topology.kind not in KINDS:
-        raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
+        raise UnsupportedError(f"graphs of the kind {bundle.topology.kind} are not supported")
     if state == "io" and bundle.topology.kind in ("keras_config", "graphdef"):
         raise UnsupportedError(f"state='io' with graphs of kind {bundle.topology.kind}")
     usual = opset or OPSET

@@ -66,7 +66,7 @@ def merge_adapter(adapter: Bundle, base: Bundle) -> Bundle:
     topology = adapter.topology
     if topology is None or topology.kind != hugging_face.ADAPTER:
         raise UsageError(
-            "merge_adapter= with a source that is no adapter",
+            "merge_adapter= merges an adapter, and the source is none",
             expected="a folder with adapter_config.json",
         )
     config = topology.content if isinstance(topology.content, dict) else {}

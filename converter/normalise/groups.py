@@ -9,6 +9,9 @@ from formats.core.weights import Tensor
 from formats.errors import UsageError
 
 GROUPS: tuple[Group, ...] = ("optimizer", "training")
+# Why they are left out, in manifests, whose text is stable.
+TRAINING_STATE = {f"{group} state; --include {group} keeps it": group for group in GROUPS}
+_REASONS = {group: reason for reason, group in TRAINING_STATE.items()}
 
 
 def select_groups(bundle: Bundle, include: Sequence[str]) -> Bundle:
@@ -19,7 +22,7 @@ def select_groups(bundle: Bundle, include: Sequence[str]) -> Bundle:
     """
     unknown = sorted(set(include) - set(GROUPS))
     if unknown:
-        raise UsageError(f"include={unknown[0]!r}", expected=" or ".join(GROUPS))
+        raise UsageError(f"include={unknown[0]!r} is unknown", expected=" or ".join(GROUPS))
     names, tensors = list(bundle.weights), list(bundle.weights.values())
     left_out = list(bundle.metadata.left_out)
     kept: dict[Group, Mapping[str, Tensor]] = {}
@@ -31,9 +34,7 @@ def select_groups(bundle: Bundle, include: Sequence[str]) -> Bundle:
             tensors += members.values()
         else:
             kept[group] = members
-            # In manifests, whose text is stable.
-            reason = f"{group} state; --include {group} keeps it"
-            left_out += [LeftOut(name, reason) for name in members]
+            left_out += [LeftOut(name, _REASONS[group]) for name in members]
     weights = dict(zip(unique_names(candidates), tensors, strict=True))
     encodings = {
         n: e for n, e in bundle.encodings.items() if all(p in weights for p in e.parts.values())

@@ -51,7 +51,7 @@ def strip_prefixes(bundle: Bundle, rule: str = "auto") -> Bundle:
     elif any(name.startswith(rule) for name in bundle.weights):
         renaming.rename(f"prefix {rule!r}", lambda name: name.removeprefix(rule))
     else:
-        raise UsageError(f"strip_prefix={rule!r}: no tensor has that prefix")
+        raise UsageError(f"strip_prefix={rule!r}, and no tensor has this prefix")
     return renaming.apply()
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from converter.extras import describe_install
 from converter.stores.urls import mask_secrets
 from formats.errors import ConvertError, DependencyError, SourceError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EXTRA = 'pip install "model-convert[mlflow]"'
 # Unless the user says otherwise. A server that is away is tried seven times by default, for
 # minutes; progress bars and links to runs go where reports do.
 # Spec: https://github.com/mlflow/mlflow/blob/v3.17.2/mlflow/environment_variables.py
@@ -62,7 +62,7 @@ def connect() -> "MlflowClient":
         from mlflow import MlflowClient
     except ImportError as e:
         raise DependencyError(
-            f"MLflow's client cannot be imported ({e})", hint=f"Install it: {EXTRA}"
+            f"MLflow's client cannot be imported ({e})", hint=describe_install("mlflow")
         ) from e
     if not mlflow.is_tracking_uri_set() and not any(Path(name).exists() for name in LOCAL):
         raise UsageError(
@@ -112,7 +112,7 @@ def translate_errors(where: str) -> Iterator[None]:
         package = STORES.get((e.name or "").partition(".")[0], e.name or "it")
         raise DependencyError(
             f"MLflow takes {e.name or 'a package'} for it, which is not installed",
-            where=where, hint=f"Install it: pip install {package}",
+            where=where, hint=f"pip install {package}",
         ) from e  # fmt: skip
     except MlflowException as e:
         said = _words(e)

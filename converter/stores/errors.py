@@ -6,6 +6,7 @@ They are recognised by their names, so that none of those libraries is imported.
 import errno
 import re
 
+from converter.extras import describe_install
 from converter.stores.urls import mask_secrets
 from formats.errors import ConvertError, DependencyError, StorageError
 
@@ -101,7 +102,7 @@ def make_missing_error(url: str, e: ImportError) -> DependencyError:
     scheme = url.partition(":")[0]
     extra = _EXTRAS.get(scheme)
     if extra is not None:
-        said, hint = "", f'pip install "model-convert[{extra}]"'
+        said, hint = "", describe_install(extra)
     elif e.name == "fsspec":
         said, hint = "", "pip install fsspec"
     else:

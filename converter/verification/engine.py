@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from converter.child.process import Allowance
+from converter.extras import describe_install
 from converter.options import Options
 from converter.verification.compare import (
     Tolerance,
@@ -41,9 +42,6 @@ from converter.verification.onnx_values import OnnxInterface
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import CaseReport, GraphReport, Measure
 from converter.verification.runners import (
-    FRAMEWORK_EXTRA,
-    ONNX_EXTRA,
-    TORCH_EXTRA,
     PreparedInputs,
     RunSkipped,
     SourceRun,
@@ -217,7 +215,7 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
     """Return the report of a source that cannot or must not be run here, or None."""
     kind = topology_kind(bundle, options.arch)
     if not kind:
-        return GraphReport("not run", "the source records no computation")
+        return GraphReport("not run", "the source holds no graph")
     if kind not in FRAMEWORKS:
         return GraphReport("not run", f"graphs of kind {kind} are not run yet")
     # What Keras looks up by name, it finds in trusted modules or nowhere.
@@ -245,7 +243,7 @@ def describe_findings(findings: Sequence[SafetyFinding]) -> str:
 
 def report_missing_onnxruntime() -> GraphReport:
     """Return the report for a missing onnxruntime."""
-    return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
+    return GraphReport("not run", "onnxruntime is not installed", lacking=describe_install("cpu"))
 
 
 def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
@@ -261,7 +259,7 @@ def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
             "not run",
             f"no {framework} is installed that could run the source"
             + (f" ({run.reason})" if run.reason else ""),
-            lacking=TORCH_EXTRA if framework == "torch" else FRAMEWORK_EXTRA,
+            lacking=describe_install("torch" if framework == "torch" else "tensorflow"),
         )
     if run.failure:
         reason = f"the source itself fails on every input that was drawn: {run.failure}"

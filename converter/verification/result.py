@@ -134,9 +134,9 @@ class Verification:
             return  # an output without weights of its own was not asked for more
         if LEVELS.index(self.level) < LEVELS.index(needed):
             raise VerificationError(
-                f"verified as far as {self.level!r}, and {needed!r} was asked for"
+                f"verified as far as {self.level!r}, and {needed!r} is required"
                 if self.level != "none"
-                else f"nothing was compared, and {needed!r} was asked for"
+                else f"nothing was compared, and {needed!r} is required"
             )
 
     def manifest(self, tensors: int, signatures: Sequence[str]) -> dict[str, JSON]:
@@ -170,11 +170,11 @@ def _check_graph(report: GraphReport, asked: "set[str | None]", device: str | No
         is_elsewhere = report.lacking or report.is_failing
         kind = DependencyError if is_elsewhere else VerificationError
         raise kind(
-            f"the graph was not compared, as was asked: {report.reason}", hint=report.lacking
+            f"the graph was not compared, which is required: {report.reason}", hint=report.lacking
         )
     if "device" in asked and report.reached != "device":
         reason = "nothing was asked to run there" if report.device is None else report.device.reason
-        raise DependencyError(f"{device} was not verified, as was asked: {reason}")
+        raise DependencyError(f"{device} was not verified, which is required: {reason}")
 
 
 def _without_time(report: dict[str, JSON]) -> dict[str, JSON]:

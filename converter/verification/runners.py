@@ -31,10 +31,7 @@ from formats.errors import DependencyError
 
 CHILDREN = Path(__file__).parent / "children"
 KERAS, ONNX = CHILDREN / "run_keras.py", CHILDREN / "run_onnxruntime.py"
-FRAMEWORK_EXTRA = 'pip install "model-convert[tensorflow]"'
 ONNX_PYTHON_VARIABLE = "CONVERT_ONNXRUNTIME_PYTHON"  # another Python, which has onnxruntime
-TORCH_EXTRA = 'pip install "model-convert[torch]"'
-ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # by which Keras chooses its loader
 BACKENDS = ("tensorflow", "jax", "torch")
 KERAS_PACKAGES = ("keras", "tf_keras")

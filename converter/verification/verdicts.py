@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from converter.events import Step
+from converter.plurals import count
 from converter.verification.report import DeviceReport, GraphReport
 from converter.verification.result import Weights
 from formats.errors import VerificationError
@@ -20,7 +21,7 @@ def judge_weights(found: Weights | None) -> Iterator[Step]:
         raise VerificationError(
             f"weights in the graph differ from the source's: {found.different[0]}"
         )
-    yield Step("verified", f"{found.tensors} weights in the graph, equal bit for bit")
+    yield Step("verified", f"{count('weight', found.tensors)} in the graph, equal bit for bit")
 
 
 def judge(report: GraphReport, signature: str = "") -> Iterator[Step]:
@@ -40,30 +41,35 @@ def judge(report: GraphReport, signature: str = "") -> Iterator[Step]:
             where=None if where is None else f"layer {where}",
         )
     if report.status == "passed":
-        count = len(report.outputs)
         of = f"graph {signature}" if signature else "graph"
-        text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
+        outputs = count("output", len(report.outputs))
+        text = f"{of}: {outputs}, max rel {report.max_rel:.1e}, "
         yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
         if report.device is not None:
             yield _judged_there(report.device)
     else:
-        yield Step("not run", f"comparison of graphs: {report.reason}")
+        yield Step("not run", f"comparison of graphs: {explain_not_run(report)}")
         if report.smoke is not None and report.smoke.status == "passed":
-            count = len(report.smoke.cases)
-            runs = (
-                f"{count} input{'s' if count > 1 else ''}: outputs as declared, finite, repeatable"
-            )
+            inputs = count("input", len(report.smoke.cases))
+            runs = f"{inputs}: outputs as declared, finite, repeatable"
             yield Step("verified", f"the graph runs alone in {report.smoke.runtime} on {runs}")
         elif report.smoke is not None:
             yield Step("not run", f"the graph alone: {report.smoke.reason}")
 
 
+def explain_not_run(report: GraphReport) -> str:
+    """Return why a comparison was not run, and what to install if that is the reason."""
+    return f"{report.reason}. {report.lacking}" if report.lacking else report.reason
+
+
 def _judged_there(report: DeviceReport) -> Step:
     if report.status != "passed":
         return Step("not run", f"comparison on {report.device}: {report.reason}")
-    text = f"on {report.device}: {len(report.pairs)} pairs, max rel {report.max_rel:.1e}, "
+    text = f"on {report.device}: {count('pair', len(report.pairs))}, max rel {report.max_rel:.1e}, "
     found = report.converted.placement
-    left = f"; {len(found.elsewhere)} parts on the CPU" if found and found.elsewhere else ""
+    left = (
+        f"; {count('part', len(found.elsewhere))} on the CPU" if found and found.elsewhere else ""
+    )
     return Step("verified", f"{text}{report.converted.runtime}{left}", report.seconds)
 
 
@@ -74,8 +80,10 @@ def judge_precision(report: GraphReport, dtype: str) -> Iterator[Step]:
         VerificationError: It exceeds the tolerance.
     """
     if report.status == "failed":
-        hint = "bf16 has float32's range" if dtype == "float16" else None
-        raise VerificationError(f"{dtype} costs too much: {report.reason}", hint=hint)
+        hint = "precision='bf16' has the range of float32" if dtype == "float16" else None
+        raise VerificationError(
+            f"the graph in {dtype} is too far from that in float32: {report.reason}", hint=hint
+        )
     if report.status == "passed":
         bound = max((m.atol / m.scale for m in report.outputs.values() if m.scale), default=0.0)
         text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"

@@ -62,7 +62,9 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         options = replace(options, verify="device")
     is_host = options.device in (None, "none") or parse_device(str(options.device)).is_host
     if options.require == "device" and is_host:
-        raise UsageError("require='device'", expected="device= with cuda:0, GPU:0, …")
+        raise UsageError(
+            "require='device' without a device", expected="device= with cuda:0, GPU:0, …"
+        )
     bundle = read(source, checkpoint=options.checkpoint, limits=options.limits)
     bundle = change_weights(bundle, options)
     files = _graph_files(converted)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from formats.artifact import Artifact
     from formats.core.bundle import Bundle
 
+AUTO = "auto"  # the target follows the suffix of the output
 DEFAULT = "portable"
 # What only some targets take, each with the default that says nothing.
 SPECIFIC: dict[str, object] = {
@@ -37,6 +38,7 @@ class Target(NamedTuple):
         id: The value of ``to``.
         module: Its module in `converter.write`, imported when it is first needed.
         suffix: Of the output, where no output is named.
+        suffixes: All that its output may have; the first targets of the table go first.
         writes: What is written, for people.
         format: The row of `formats.catalog` that reads it.
         graph: Whether graphs are lowered for it: ``none``; ``optional``, where the output is
@@ -47,6 +49,7 @@ class Target(NamedTuple):
         keeps_source: Whether it starts from the source as it was read: no tensor is renamed or
             left out before its plan is made.
         one_file: Suffix of an output that is one file with one graph; ``*`` for any output.
+        is_folder: Whether the output is always a folder.
         parse_device: Function of `converter.devices.names` that checks the device before the source
             is opened, or "".
     """
@@ -54,6 +57,7 @@ class Target(NamedTuple):
     id: str
     module: str
     suffix: str
+    suffixes: tuple[str, ...]
     writes: str
     format: str
     graph: Literal["none", "optional", "required", "own", "own or required"]
@@ -61,6 +65,7 @@ class Target(NamedTuple):
     needs_device: bool = False
     keeps_source: bool = False
     one_file: str = ""
+    is_folder: bool = False
     parse_device: str = ""
 
     @property
@@ -84,7 +89,7 @@ class Target(NamedTuple):
 
             return not is_repository(options)
         return self.one_file == "*" or (
-            bool(self.one_file) and out is not None and out.suffix == self.one_file
+            bool(self.one_file) and out is not None and out.suffix.lower() == self.one_file
         )
 
     def plan(
@@ -120,45 +125,46 @@ class Target(NamedTuple):
 
 # fmt: off
 TARGETS = (
-    Target("portable",    "portable",         ".portable",
+    Target("portable",    "portable",         ".portable", (".portable",),
            "a folder: manifest, safetensors, and an ONNX graph where there is one",
-           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "state", *WEIGHTS)),
-    Target("safetensors", "safetensors",      ".safetensors",
+           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "state", *WEIGHTS),
+           is_folder=True),
+    Target("safetensors", "safetensors",      ".safetensors", (".safetensors",),
            "weights: one file, or shards with an index",
            "safetensors", "none", (*NAMES, *WEIGHTS)),
-    Target("hf",          "hugging_face",     ".hf",
+    Target("hf",          "hugging_face",     ".hf", (".hf",),
            "a Hugging Face folder: safetensors, and its other files unchanged",
-           "safetensors", "none", (*NAMES, *WEIGHTS)),
-    Target("onnx",        "onnx",             ".onnx",
+           "safetensors", "none", (*NAMES, *WEIGHTS), is_folder=True),
+    Target("onnx",        "onnx",             ".onnx", (".onnx",),
            "self-contained ONNX files, one for each signature",
            "onnx", "required",
            (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision"),
            one_file=".onnx"),
-    Target("keras",       "keras.archive",    ".keras",
+    Target("keras",       "keras.archive",    ".keras", (".keras",),
            "a .keras file that the current Keras loads",
            "keras", "own", NAMES),
-    Target("savedmodel",  "savedmodel.folder", ".savedmodel",
+    Target("savedmodel",  "savedmodel.folder", ".savedmodel", (".savedmodel",),
            "the same SavedModel, placed on one device or on none",
            "savedmodel", "own", ("device",),
-           keeps_source=True, parse_device="parse_tensorflow_device"),
-    Target("torch",       "torch.checkpoint", ".{device}.pt",
+           keeps_source=True, is_folder=True, parse_device="parse_tensorflow_device"),
+    Target("torch",       "torch.checkpoint", ".{device}.pt", (".pt", ".pth", ".ckpt", ".bin"),
            "a state dict in torch's format, for one device",
            "torch", "none", (*NAMES, "device", "keep_structure", "dequantize"),
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
-    Target("torchscript", "torch.program",    ".{device}.pt",
+    Target("torchscript", "torch.program",    ".{device}.pt", (".pt", ".pth", ".ts", ".jit"),
            "the same TorchScript program, on another device",
            "torchscript", "own", (*PROGRAM, "device"),
            needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
-    Target("pt2",         "torch.program",    ".{device}.pt2",
+    Target("pt2",         "torch.program",    ".{device}.pt2", (".pt2",),
            "an exported program: the same one, on another device, or the graph of any source",
            "torch-export", "own or required", (*PROGRAM, "task", "exporter", "state", "device"),
            needs_device=True, keeps_source=True, one_file="*", parse_device="parse_torch_device"),
-    Target("triton",      "triton.entry",     ".triton",
+    Target("triton",      "triton.entry",     ".triton", (".triton",),
            "a model of a Triton repository, or a repository with one for each signature",
            "onnx", "required",
            (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision",
             "triton"),
-           needs_device=True, one_file="*"),
+           needs_device=True, one_file="*", is_folder=True),
 )
 # fmt: on
 _BY_ID = {row.id: row for row in TARGETS}
@@ -171,13 +177,14 @@ def list_targets() -> str:
 
 
 def find_target(name: str) -> Target:
-    """Return the row of a target.
+    """Return the row of a target; upper case counts as lower case.
 
     Raises:
         UsageError: There is none of that name; the message lists them, and a near match.
     """
     from converter.options import check_choice
 
+    name = DEFAULT if name == AUTO else name.lower()
     check_choice("to", name, _BY_ID)
     return _BY_ID[name]
 
@@ -200,10 +207,13 @@ def check_options(options: "Options") -> Target:
         is_given = value != default and (name, value) != ("strip_prefix", "none")
         if is_given and name not in target.takes:
             takers = " or ".join(row.id for row in TARGETS if name in row.takes)
-            raise UsageError(f"{name}= with to={target.id!r}", expected=f"to= with {takers}")
+            raise UsageError(
+                f"to={target.id!r} does not take {name}=", expected=f"to= with {takers}"
+            )
     if options.keep_structure and (options.include or options.strip_prefix != "auto"):
         raise UsageError(
-            "include= or strip_prefix= with keep_structure=True", expected="neither: it keeps all"
+            "keep_structure=True keeps everything, and include= and strip_prefix= change it",
+            expected="one or the other",
         )
     if "device" in (options.require, options.verify) and options.device in (None, "none"):
         option = f"{'verify' if options.verify == 'device' else 'require'}='device'"
@@ -212,12 +222,16 @@ def check_options(options: "Options") -> Target:
                 f"{option} with to={target.id!r}, whose output names no device",
                 hint="The command `verify` with device= compares what was written",
             )
-        raise UsageError(option, expected="device=DEV")
+        raise UsageError(f"{option} without a device", expected="device= with cuda:0, GPU:0, …")
     if options.triton:
         from converter.write.triton.settings import parse_settings
 
         parse_settings(options.triton)
     if target.needs_device and options.device is None:
-        raise UsageError(f"to={target.id!r}", expected="device= with cpu, cuda, cuda:1, …")
+        example = "gpu:0" if target.id == "triton" else "cuda:1"
+        raise UsageError(
+            f"to={target.id!r} writes for one device, and none is named",
+            expected=f"device= with cpu, {example}, …",
+        )
     target.check_device(options.device)
     return target

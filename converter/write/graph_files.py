@@ -70,19 +70,19 @@ def write_self_contained(
             yield Progress("written", done, message.nbytes)
         return payload / file
     beside = f"{file}.data"
-    places, parts, position = {}, [], 0
+    places, parts, position = {}, {}, 0
     for name, value in graph.initializers.items():
         if isinstance(value, Weight | Folded):
             part = emit.data(value, bundle.weights)
             key = value.tensor if isinstance(value, Weight) else name
             places[key] = emit.External(beside, position, part.nbytes)
-            parts.append(part)
+            parts[key] = part
             position += part.nbytes
     with Output(payload / beside) as out:
-        for part in parts:
+        for key, part in parts.items():
             for n in out.append(part.make()):
                 done += n
-                yield Progress("written", done, position)
+                yield Progress("written", done, position, key)
         if sync:
             out.sync()
     for _ in _write_message(

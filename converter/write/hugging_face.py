@@ -62,7 +62,9 @@ def plan(
     stem = next((stem for name, stem in STEMS.items() if name in bundle.assets), None)
     if stem is None:
         raise UsageError(
-            "to='hf' of a source without config.json or adapter_config.json", where=artifact.path
+            "to='hf' needs the configuration of the model",
+            where=artifact.path,
+            expected="a folder with config.json or adapter_config.json",
         )
     if not bundle.weights:
         raise UnsupportedError("holds no tensors", where=artifact.path)

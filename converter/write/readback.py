@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Condition
 from typing import Any, NamedTuple
 
+from converter.byte_sizes import readable_size
+from converter.plurals import count
 from formats.core import digests
 from formats.core.output import SMALL
 from formats.core.storage import Blocks, File, Span
@@ -31,6 +33,10 @@ class WeightsReport(NamedTuple):
     nbytes: int
     digests: Mapping[str, str]
     files: Mapping[Path, str]
+
+    def __str__(self) -> str:
+        tensors = count("tensor", self.tensors)
+        return f"weights: {tensors}, {readable_size(self.nbytes)}, equal bit for bit"
 
 
 class Written:

@@ -1,12 +1,15 @@
 """Weights in safetensors files, compared with the source while they are written."""
 
+from bisect import bisect_right
 from collections.abc import Generator
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
 
 from converter.byte_sizes import readable_size
 from converter.events import Progress, Step
+from converter.plurals import count
 from converter.write.background import Background
 from converter.write.readback import WeightsReport, Written, compare
 from formats import catalog
@@ -63,12 +66,15 @@ def write(
             )
         )
     done, total = 0, layout.nbytes
+    stored = [pair for shard in layout.shards for pair in shard.tensors]
+    names, ends = [n for n, _ in stored], list(accumulate(t.nbytes for _, t in stored))
     try:
         watch = None if sources is None else sources.follow
         for n in fill(layout, payload, blocks=blocks, watch=watch, sync=sync):
             written.advance(n)
             done += n
-            yield Progress("written", done, total)
+            item = names[min(bisect_right(ends, done), len(names) - 1)] if names else ""
+            yield Progress("written", done, total, item)
     finally:
         written.end()
         if comparison is not None:
@@ -76,13 +82,11 @@ def write(
     yield Step("written", summary(layout), perf_counter() - begin)
     report = comparison.result() if comparison is not None else None
     if report is not None and verify:
-        size = readable_size(report.nbytes)
-        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
+        text = str(report)
         yield Step("verified", text, perf_counter() - begin)
     return report
 
 
 def summary(layout: ShardLayout) -> str:
     """Return how many files a layout has, and how large they are."""
-    count = len(layout.shards)
-    return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"
+    return f"{count('file', len(layout.shards))}, {readable_size(layout.nbytes)}"

@@ -180,7 +180,6 @@ class Bundle:
     def __repr__(self) -> str:
         nbytes = sum({t.identity: t.nbytes for t in self.weights.values()}.values())
         kind = self.topology.kind if self.topology is not None else "no topology"
-        return (
-            f"<Bundle of {self.metadata.format}: {len(self.weights)} tensors, {nbytes:,} bytes, "
-            f"{kind}>"
-        )
+        count = len(self.weights)
+        tensors = f"{count} tensor{'s' * (count != 1)}"
+        return f"<Bundle of {self.metadata.format}: {tensors}, {nbytes:,} bytes, {kind}>"

@@ -111,8 +111,9 @@ def read(artifact: Artifact) -> Bundle:
         recorded |= read_recorded_versions(message)
         declared = tuple(signatures(message, Axes()))
         if found.constants:
-            reason = "constants of the training graph in the .meta file, which topology holds"
-            left_out.append(LeftOut(f"{len(found.constants)} constants", reason))
+            count = len(found.constants)
+            reason = "part of the training graph in the .meta file, not weights"
+            left_out.append(LeftOut(f"{count} constant{'s' * (count > 1)}", reason))
     collected = collector.finish()
     metadata = Metadata(
         format="tf-checkpoint",

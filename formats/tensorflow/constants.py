@@ -53,16 +53,15 @@ def gather_constants(
             if not cost or budget < 0 or not _are_equal(first, constant):
                 add_constant(constant, collector, [f"{in_front}{tags}/{name}"])
     left_out = []
-    where = "stay in the graph, which topology holds"
     if small:
-        reason = f"of {_SMALL} elements or fewer; they {where}"
-        left_out.append(LeftOut(f"{small} small constants", reason))
+        name = f"{small} constant{'s' * (small > 1)} of at most {_SMALL} elements"
+        left_out.append(LeftOut(name, "part of the graph, not weights"))
     if machinery:
-        name = f"{machinery} constants of saving and restoring"
-        left_out.append(LeftOut(name, f"no part of the model; they {where}"))
+        name = f"{machinery} constant{'s' * (machinery > 1)} of saving and restoring"
+        left_out.append(LeftOut(name, "part of the graph, not of the model"))
     if initial:
-        name = f"{initial} initial values"
-        left_out.append(LeftOut(name, f"of variables, whose values are here; they {where}"))
+        name = f"{initial} initial value{'s' * (initial > 1)} of variables"
+        left_out.append(LeftOut(name, "the variables have their trained values"))
     return left_out
 
 

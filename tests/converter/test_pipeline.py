@@ -213,9 +213,15 @@ def test_a_writer_that_errs_is_caught(source, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_read_only_folder_is_a_storage_error(source, tmp_path):
-    with pytest.raises(StorageError):
-        converter.convert(source, out=tmp_path / "absent" / "out")
+def test_an_output_in_a_file_is_a_storage_error(source, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="is not a folder"):
+        converter.convert(source, out=tmp_path / "file" / "deeper" / "out")
+
+
+def test_missing_folders_of_an_output_are_made(source, tmp_path):
+    out = tmp_path / "absent" / "too" / "out"
+    assert converter.convert(source, out=out).path == out
 
 
 def test_a_damaged_bundle_is_told(source, tmp_path):

@@ -72,6 +72,7 @@ def probe_host(python: str = "", *, frameworks: Iterable[str] = tuple(FRAMEWORKS
         packages=packages,
         seen=seen,
         keras_backend=machine.read_keras_backend(environment, Path.home()),
+        other_convert=machine.find_other_convert(shutil.which("convert")),
     )
 
 

@@ -11,6 +11,7 @@ from converter.doctor.host import Cpu
 
 # Instruction sets that wheels of frameworks are built for, as /proc/cpuinfo spells them.
 FEATURES = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "amx_tile", "asimd", "sve")
+LAUNCHER_BYTES = 4096  # of a console script that says which module it runs
 # Variables that hide devices, choose backends, or put other libraries first.
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH",
@@ -70,6 +71,18 @@ def detect_rocm(dev: Path = Path("/dev"), opt: Path = Path("/opt")) -> str:
     with suppress(OSError, UnicodeDecodeError):
         return (opt / "rocm" / ".info" / "version").read_text().strip()
     return "driver only" if (dev / "kfd").exists() else ""
+
+
+def find_other_convert(command: str | None) -> str:
+    """Return the path of a ``convert`` that is not a launcher of this package; "" if it is one."""
+    if command is None:
+        return ""
+    try:
+        with Path(command).open("rb") as file:
+            is_ours = b"converter.cli" in file.read(LAUNCHER_BYTES)
+    except OSError:
+        return ""
+    return "" if is_ours else command
 
 
 def read_keras_backend(environment: Mapping[str, str], home: Path) -> str:

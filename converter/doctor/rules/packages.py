@@ -218,7 +218,19 @@ def check_environments(host: Host) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def check_command(host: Host) -> Iterator[Finding]:
+    """Report that the command ``convert`` is another program: ImageMagick has one of this name."""
+    if host.other_convert:
+        yield Finding(
+            "other-convert", "note", "convert",
+            f"the command `convert` runs {host.other_convert}, which is another program",
+            "ImageMagick installs a command of this name, and it is found first",
+            "model-convert, or python -m converter: the same program under other names",
+        )  # fmt: skip
+
+
 RULES = (
-    check_imports, check_duplicates, check_onnxruntimes, check_tensorflows, check_numpy_abi,
-    check_requirements, check_keras_and_tensorflow, check_keras_backend, check_environments,
+    check_command, check_imports, check_duplicates, check_onnxruntimes, check_tensorflows,
+    check_numpy_abi, check_requirements, check_keras_and_tensorflow, check_keras_backend,
+    check_environments,
 )  # fmt: skip

@@ -183,6 +183,6 @@ def note(op: Builder, w: Roles, read: Mapping[str, str]) -> None:
     """Say in the graph's notes that code was read, and as what its names were."""
     names = ", ".join(f"{name!r} as {meaning}" for name, meaning in sorted(read.items()))
     taken = f", {names}" if names else ""
-    text = f"Lambda {w.layer}: its code was read, not run{taken}"
+    text = f"Lambda layer {w.layer}: its code was read, not run{taken}"
     if text not in op.graph.notes:
         op.graph.notes.append(text)

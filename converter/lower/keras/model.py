@@ -109,7 +109,7 @@ def is_model(entry: Mapping[str, Any]) -> bool:
 def _model(entry: Mapping[str, Any], where: str) -> Model:
     if not is_model(entry):
         raise UnsupportedError(
-            f"model class {entry.get('class_name')} of {entry.get('module') or 'its author'}",
+            f"model class {entry.get('class_name')} of {entry.get('module') or 'the author'}",
             where=where,
             hint="trust=['MODULE=PATH'] supplies the class",
         )

@@ -21,6 +21,7 @@ import numpy as np
 
 from converter.child import process as child
 from converter.child.trust import Trusted, digest, plain
+from converter.extras import describe_install
 from converter.lower import plain_graph
 from converter.lower.builder import Builder
 from converter.lower.graph import Shape
@@ -42,7 +43,6 @@ from formats.errors import CorruptError, DependencyError, UsageError
 SCRIPT = Path(__file__).with_name("trusted_child.py")
 ALLOWANCE = child.Allowance(seconds=300)
 FRAMEWORKS = ("keras", "tensorflow", "tf_keras", "jax", "torch")
-KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
 # What Layer.__init__ of today's Keras no longer takes, or what says nothing to it.
 OLD_ARGUMENTS = ("batch_input_shape", "input_dtype", "input_shape", "build_config")
 
@@ -358,7 +358,7 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
             f"{option}: there is no such module", expected=f"trust='{trusted.module}=PATH'"
         )
     if lacks:
-        hint = KERAS_EXTRA if lacks in FRAMEWORKS else None
+        hint = describe_install("tensorflow") if lacks in FRAMEWORKS else None
         raise DependencyError(f"{option}: cannot be imported: {answer['error']}", hint=hint)
     raise UsageError(f"{option}: cannot be imported: {answer['error']}", where=trusted.path)
 

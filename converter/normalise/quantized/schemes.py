@@ -88,7 +88,7 @@ def find_floats(bundle: Bundle) -> tuple[Bundle, dict[Hashable, FindForm]]:
     content = bundle.topology.content if bundle.topology else None
     settings = hugging_face.find_quantization(content)
     if settings is None:
-        raise UsageError("dequantize=True with a source that names no quantisation of its weights")
+        raise UsageError("dequantize=True, and the source names no quantisation of its weights")
     method = settings["quant_method"]
     scheme = next((s for s in SCHEMES if find_method(settings) in s.methods), None)
     if scheme is None:

@@ -154,7 +154,7 @@ def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> W
         return path, None
     begin = perf_counter()
     report = compare(file.variables, read_again(path), with_digests=False, blocks=blocks)
-    text = f"weights: {report.tensors} tensors, {readable_size(report.nbytes)}, equal bit for bit"
+    text = str(report)
     yield Step("verified", text, perf_counter() - begin)
     return path, report
 

@@ -96,7 +96,7 @@ def translate_layer(
     known = CLASSES.get(class_name, class_name)
     accepted = config_values.load_signatures()["layers"].get(known)
     if class_name == "Lambda":
-        raise Unsupported("Lambda, which is code of its author's")
+        raise Unsupported("the author's own code")
     if accepted is None:
         raise Unsupported(f"layer class {class_name}, which Keras 3 does not have")
     inner = config.get("layer")

@@ -17,6 +17,7 @@ from converter.devices.names import parse_tensorflow_device
 from converter.devices.savedmodel.retarget import retarget_graph
 from converter.events import Progress, Step
 from converter.options import Options
+from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.plan import Plan, Writing
 from converter.write.savedmodel.check import check_placement, compare_folder
@@ -67,7 +68,7 @@ class SavedModelFolder(Plan):
 
     def summary(self) -> str:
         """Return how many files there are to write, and how large they are."""
-        return f"{len(self.files) + 1} files, {readable_size(self.nbytes)}"
+        return f"{count('file', len(self.files) + 1)}, {readable_size(self.nbytes)}"
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the folder, and compare its files, tensors and placements with the plan."""
@@ -84,9 +85,9 @@ class SavedModelFolder(Plan):
             except OSError as e:
                 raise StorageError.writing(path, e) from e
             with Output(path) as out:
-                for count in out.append(pieces, blocks):
-                    done += count
-                    yield Progress("written", done, total)
+                for n in out.append(pieces, blocks):
+                    done += n
+                    yield Progress("written", done, total, name)
                 if sync:
                     out.sync()
         yield Step("written", self.summary(), perf_counter() - begin)
@@ -95,8 +96,7 @@ class SavedModelFolder(Plan):
         begin = perf_counter()
         report, output = compare_folder(self.bundle, self.files, folder, self.limits)
         check_placement(output, self.device, self.placed)
-        size = readable_size(report.nbytes)
-        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; placements"
+        text = f"{report}; placements"
         yield Step("verified", text, perf_counter() - begin)
         return folder, report
 
@@ -127,7 +127,7 @@ def plan(
     del graphs  # the program is the source's own
     if bundle.metadata.format != "savedmodel":
         raise UnsupportedError(
-            f"to='savedmodel' from {bundle.metadata.format}",
+            f"the source is {bundle.metadata.format}, which to='savedmodel' does not take",
             expected="a SavedModel",
             where=artifact.path,
         )

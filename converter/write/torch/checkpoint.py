@@ -20,6 +20,7 @@ from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
+from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.background import Background
 from converter.write.plan import Plan, Writing
@@ -75,8 +76,8 @@ class Checkpoint(Plan):
 
     def summary(self) -> str:
         """Return what there is to write, in a line."""
-        count = len(self.storages.views)
-        return f"{count} tensors for {self.device}, {readable_size(self.archive.nbytes)}"
+        tensors = count("tensor", len(self.storages.views))
+        return f"{tensors} for {self.device}, {readable_size(self.archive.nbytes)}"
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file into a folder, and compare each storage with its source on the way.
@@ -109,8 +110,7 @@ class Checkpoint(Plan):
             return path, None
         report = comparison.result()
         self._read_again(path)
-        size = readable_size(report.nbytes)
-        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; all for the device"
+        text = f"{report}; all for the device"
         yield Step("verified", text, perf_counter() - begin)
         return path, report
 
@@ -236,7 +236,7 @@ def _plan_structure(bundle: Bundle, artifact: Artifact, storages: Storages) -> C
     """Plan a checkpoint of the source's own structure."""
     if bundle.metadata.format != "torch":
         raise UnsupportedError(
-            f"keep_structure=True from {bundle.metadata.format}",
+            f"the source is {bundle.metadata.format}, which keep_structure=True does not take",
             expected="one file of torch.save",
             where=artifact.path,
             hint="Without it, the weights become a state dict",

@@ -112,8 +112,7 @@ class MovedProgram(Plan):
         programs.check_device(output, self.target.kind, self.device)
         text = "devices; there are no tensors"
         if report.tensors:
-            size = readable_size(report.nbytes)
-            text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; devices"
+            text = f"{report}; devices"
         yield Step("verified", text, perf_counter() - begin)
         return path, report if report.tensors else None
 
@@ -140,7 +139,7 @@ def plan(bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options:
     target = TARGETS[options.to]
     if bundle.metadata.format != target.format:
         raise UnsupportedError(
-            f"to={options.to!r} from {bundle.metadata.format}",
+            f"the source is {bundle.metadata.format}, which to={options.to!r} does not take",
             expected=target.article,
             where=artifact.path,
         )

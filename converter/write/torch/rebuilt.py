@@ -21,6 +21,7 @@ from converter.child.trust import ROOT
 from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch.programs import check_device, move_program
 from converter.events import Step
+from converter.extras import describe_install
 from converter.graphs import describe_graph
 from converter.lower.graph import Graph, Weight
 from converter.lower.states import PROPERTY, encode_states
@@ -37,7 +38,6 @@ from formats.torch import export as torch_export
 
 SCRIPT = Path(__file__).with_name("graph_module") / "export_graph.py"
 FILE, EXPORTED = "model.pt2", "exported.pt2"
-TORCH_EXTRA = 'pip install "model-convert[torch]"'
 KIND = "exported_program"
 TUPLES = ("torchscript", "torch_modules")  # kinds of topologies whose programs return tuples
 SMALL = 64  # elements of an array of integers that is a constant of the program
@@ -96,8 +96,7 @@ class RebuiltProgram(Plan):
         output = Artifact(path, self.options.limits)
         report = self._compare_weights(torch_export.read(output), answer["paths"])
         check_device(output, KIND, self.device)
-        size = readable_size(report.nbytes)
-        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; devices"
+        text = f"{report}; devices"
         yield Step("verified", text, perf_counter() - begin)
         return path, report
 
@@ -130,7 +129,7 @@ class RebuiltProgram(Plan):
                 return answer
             case "absent":
                 lacking = " and ".join(answer["lacking"])
-                raise DependencyError(f"to='pt2' needs {lacking}", hint=TORCH_EXTRA)
+                raise DependencyError(f"to='pt2' needs {lacking}", hint=describe_install("torch"))
             case _:
                 raise UnsupportedError(f"not supported as an exported program: {answer['error']}")
 

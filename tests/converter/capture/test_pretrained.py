@@ -9,6 +9,7 @@ from repository import FIXTURES
 
 import converter
 from converter.capture import capture_graph, pretrained
+from converter.extras import describe_install
 from converter.options import Options
 from formats.errors import DependencyError, UnsupportedError, UsageError
 
@@ -90,7 +91,7 @@ def test_without_transformers_the_extra_is_named(folder: Path, tmp_path: Path, m
     monkeypatch.setattr(capture_graph.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DependencyError, match="takes transformers") as caught:
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
-    assert "model-convert[transformers]" in str(caught.value)
+    assert describe_install("transformers") in str(caught.value)
     made = converter.convert(folder, to="portable", out=tmp_path / "out")
     (left_out,) = made.bundle.metadata.left_out
     assert (left_out.name, "transformers" in left_out.reason) == ("graph (hf_config)", True)

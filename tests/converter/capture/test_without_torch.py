@@ -7,6 +7,7 @@ from repository import FIXTURES
 
 import converter
 from converter.capture.capture_graph import CaptureRequest, capture_graph
+from converter.extras import describe_install
 from converter.options import Options
 from formats.core.bundle import TensorSpec
 from formats.errors import DependencyError, UnsupportedError
@@ -25,8 +26,8 @@ def test_the_extra_is_named(exporter):
         capture_graph(
             TRACED, converter.read(TRACED), CaptureRequest(exporter=exporter, inputs=(X,))
         )
-    assert "a graph of it takes torch" in caught.value.found
-    assert caught.value.hint == 'pip install "model-convert[torch]"'
+    assert "needs torch" in caught.value.found
+    assert caught.value.hint == describe_install("torch")
 
 
 def test_a_target_that_is_a_graph(tmp_path):
@@ -40,5 +41,5 @@ def test_weights_alone_are_no_program():
     source = FIXTURES / "torch" / "torch1.0-checkpoint.pth"
     with pytest.raises(UnsupportedError) as caught:
         capture_graph(source, converter.read(source), CaptureRequest())
-    assert caught.value.found == "holds weights and no program"
+    assert caught.value.found == "holds weights, and no program"
     assert "arch=" in caught.value.hint

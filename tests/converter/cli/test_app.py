@@ -31,7 +31,7 @@ def test_the_main_job_needs_no_command(source, tmp_path):
     done = run(source.name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "model.portable\n")
     words = [line.split()[0] for line in done.stderr.splitlines()]
-    assert words == ["detected", "read", "written", "verified"]
+    assert words == ["detected", "read", "verified", "written"]
     assert (tmp_path / "model.portable" / "manifest.json").exists()
 
 
@@ -86,7 +86,7 @@ def test_diff_tells_and_exits_one(source, tmp_path):
         (["model.safetensors", "--max-shard-size", "much"], 2),
         (["model.safetensors", "--verify", "device"], 2),
         (["model.safetensors", "--require", "cpu", "-q"], 1),
-        (["model.safetensors", "-o", "no/such/folder"], 6),
+        (["model.safetensors", "-o", "pyproject.toml/x"], 6),
         (["inspect", "pyproject.toml"], 3),
         (["diff", "model.safetensors"], 2),
         (["model.safetensors", "--config", "absent.toml"], 2),

@@ -31,7 +31,7 @@ def registry(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["registry"], "no destination; expected -o"),
+        (["registry"], "no destination\n  expected: -o"),
         (["registry", "-o", "out", "--shard", "4/3"], "I/N"),
         (["registry", "-o", "out", "--shard", "0/3"], "I/N"),
         (["registry", "-o", "out", "--shard", "x"], "I/N"),
@@ -156,7 +156,9 @@ def test_no_standard_output_and_no_current_folder(registry, tmp_path):
     gone = f"mkdir gone; cd gone; rmdir ../gone; {whole}"
     done = subprocess.run(gone, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "convert: error: the current folder is gone. cd somewhere else\n"
+    assert done.stderr == (
+        "convert: error: the current folder is gone\n  help: cd somewhere else\n"
+    )
     assert (tmp_path / "out/a.portable").is_dir()
 
 

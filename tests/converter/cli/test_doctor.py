@@ -67,7 +67,7 @@ KEYS = {
     "": {"schema", "exit_code", "host", "source", "findings", "other_findings", "predictions",
          "differences", "advice"},
     "host": {"python", "executable", "system", "machine", "cpu", "variables", "nvidia", "rocm",
-             "libraries", "packages", "seen", "keras_backend"},
+             "libraries", "packages", "seen", "keras_backend", "other_convert"},
     "source": {"path", "format", "variant", "evidence", "framework", "recorded", "devices",
                "distribution", "tensors", "parameters", "not_recorded", "findings"},
     "findings": {"code", "severity", "subject", "what", "why", "fix"},

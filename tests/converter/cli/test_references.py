@@ -49,7 +49,7 @@ def test_an_output_is_put_where_a_url_says(files, convert):
     assert {"manifest.json", "model.safetensors"} <= {*files.below("b/one.portable")}
     code, out, said = convert("SOURCE", URL, "-o", "s3://b/one.portable", *WEIGHTS)
     assert code == 2
-    assert said.startswith("convert: error: s3://b/one.portable: exists")
+    assert said.startswith("convert: error: s3://b/one.portable: already exists")
     assert convert("SOURCE", URL, "-o", "s3://b/one.portable", "--force", *WEIGHTS)[0] == 0
     assert convert("verify", "s3://b/one.portable")[0] == 0
     code, out, _ = convert("verify", URL, "s3://b/one.portable", "--json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from converter.filesystem.atomic_output import check_target, publish, staging, sweep
-from formats.errors import StorageError, UsageError
+from formats.errors import UsageError
 
 
 def test_a_file_and_a_folder_are_published(tmp_path):
@@ -173,6 +173,10 @@ def test_more_at_once_than_there_are_places(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_folder_is_a_storage_error(tmp_path):
-    with pytest.raises(StorageError), staging(tmp_path / "absent" / "out"):
-        pass
+def test_missing_folders_are_made_and_removed_where_nothing_is_written(tmp_path):
+    with staging(tmp_path / "absent" / "too" / "out") as folder:
+        assert folder.parent == tmp_path / "absent" / "too"
+    assert not (tmp_path / "absent").exists()
+    with staging(tmp_path / "absent" / "out") as folder:
+        (folder.parent / "out").touch()
+    assert (tmp_path / "absent" / "out").exists()

@@ -154,7 +154,7 @@ def test_a_dropout_that_code_calls_is_one_whenever_the_graph_runs(call, setting)
 def test_what_names_were_read_as_is_in_the_notes():
     graph = lowered("lambda x: K.mean(tf.abs(x), axis=1) * np.pi")
     names = "'K' as keras.backend, 'np' as numpy, 'tf' as tensorflow"
-    assert graph.notes == [f"Lambda l: its code was read, not run, {names}"]
+    assert graph.notes == [f"Lambda layer l: its code was read, not run, {names}"]
 
 
 def test_resizing_is_that_of_the_tensorflow_of_its_time():

@@ -314,7 +314,7 @@ def test_waiting_is_short_unless_the_user_says_otherwise(server, monkeypatch):
 
 def test_without_mlflow_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
-    with pytest.raises(DependencyError, match=r"model-convert\[mlflow\]"):
+    with pytest.raises(DependencyError, match=r"pip install .*mlflow-skinny"):
         open_registry("models:/", Filters())
 
 

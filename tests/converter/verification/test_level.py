@@ -169,12 +169,12 @@ def test_a_written_bundle_and_its_record_have_the_level_of_the_conversion(tmp_pa
         ("weights", "weights", "not compared", (), "nothing was compared"),
         ("auto", "weights", "no tensors", (), "nothing was compared"),
         ("auto", "weights", "not compared", ("cpu",), ""),
-        ("auto", "cpu", "equal", (), "as far as 'weights', and 'cpu' was asked for"),
+        ("auto", "cpu", "equal", (), "as far as 'weights', and 'cpu' is required"),
         ("cpu", None, "equal", ("cpu",), ""),
         ("cpu", None, "equal", ("cpu", "not run"), "the graph was not compared"),
         ("auto", "cpu", "equal", ("not run", "cpu"), "the graph was not compared"),
         ("auto", "device", "equal", ("device", "device"), ""),
-        ("device", None, "equal", ("device", "no device"), "was not verified, as was asked"),
+        ("device", None, "equal", ("device", "no device"), "was not verified, which is required"),
     ],
 )
 def test_less_than_was_asked_for_is_an_error(verify, require, weights, graphs, said):

@@ -15,6 +15,7 @@ from repository import ROOT
 import converter
 from converter import cli
 from converter.cli.app import run
+from converter.extras import describe_install
 from converter.options import Options
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
@@ -73,7 +74,7 @@ def test_no_framework_says_what_to_install(bundle, model, stand_in):
     stand_in([])
     report = verify_graph(SOURCE, bundle, model)
     assert report.status == "not run"
-    assert report.lacking == 'pip install "model-convert[tensorflow]"'
+    assert report.lacking == describe_install("tensorflow")
 
 
 def test_a_broken_framework_is_none(bundle, model, stand_in):
@@ -86,7 +87,7 @@ def test_a_broken_framework_is_none(bundle, model, stand_in):
 def test_no_onnxruntime_says_what_to_install(bundle, model, monkeypatch):
     monkeypatch.setattr("converter.verification.engine.has_onnxruntime", lambda: False)
     report = verify_graph(SOURCE, bundle, model)
-    assert (report.status, report.lacking) == ("not run", 'pip install "model-convert[cpu]"')
+    assert (report.status, report.lacking) == ("not run", describe_install("cpu"))
 
 
 def test_a_source_that_no_keras_loads_is_verified_on_weights_only(bundle, model, stand_in):
@@ -185,7 +186,7 @@ def test_a_source_with_code_of_its_own_is_not_run(bundle, model, stand_in):
 
 def test_weights_alone_are_not_run(bundle, model):
     report = verify_graph(SOURCE, replace(bundle, topology=None), model)
-    assert report.reason == "the source records no computation"
+    assert report.reason == "the source holds no graph"
 
 
 def test_a_bound_for_an_output_that_is_not_there(bundle, model, stand_in):
@@ -205,7 +206,7 @@ def test_the_command_without_a_framework(tmp_path, model, stand_in, capsys):
     stand_in([])
     assert run(["verify", str(SOURCE), str(model), "--require", "cpu"]) == 1
     shown = capsys.readouterr().out
-    assert 'try pip install "model-convert[tensorflow]"' in shown
+    assert f"try {describe_install('tensorflow')}" in shown
     assert "verified    weights" in shown
     converter.convert(SOURCE, to="portable", out=tmp_path / "m.portable")
     assert run(["verify", str(SOURCE), str(tmp_path / "m.portable")]) == 0

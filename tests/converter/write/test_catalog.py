@@ -41,7 +41,7 @@ def toy(monkeypatch):
     module = types.ModuleType("converter.write.names")
     module.plan = lambda bundle, graphs, artifact, options: NamesFile(bundle)
     monkeypatch.setitem(sys.modules, "converter.write.names", module)
-    row = Target("names", "names", ".txt", "the names of all tensors", "", "none")
+    row = Target("names", "names", ".txt", (".txt",), "the names of all tensors", "", "none")
     monkeypatch.setattr(catalog, "TARGETS", (*TARGETS, row))
     monkeypatch.setitem(catalog._BY_ID, "names", row)
 
@@ -63,9 +63,10 @@ def test_a_new_target_is_a_module_and_a_row(tmp_path, toy, monkeypatch, capsys):
 
 def test_a_wrong_target_names_the_others_and_a_near_match():
     with pytest.raises(UsageError) as caught:
-        find_target("ONNX")
+        find_target("onx")
     text = str(caught.value)
-    assert "onnx" in text
+    assert "Did you mean 'onnx'?" in text
+    assert find_target("ONNX").id == "onnx"
     assert all(row.id in text for row in TARGETS)
 
 

@@ -111,7 +111,7 @@ def test_a_folder_that_names_no_step_is_none(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "latest").write_bytes(text)
-        with pytest.raises(ConvertError, match="is no model"):
+        with pytest.raises(ConvertError, match="is not a model"):
             catalog.detect(Artifact(folder))
 
 

@@ -353,7 +353,7 @@ def test_says_which_node_has_another_version(cluster, scratch, tmp_path):
     (fake / "version.py").write_text("VERSION = '0.0.1'")
     cluster.tell(f"add {fake.parent}")
     try:
-        with pytest.raises(DependencyError, match=r"has version 0\.0\.1 of it.*pip install"):
+        with pytest.raises(DependencyError, match=r"has version 0\.0\.1 of it.*Install the same"):
             run(cluster, scratch, jobs_of(scratch, "fine a"))
     finally:
         cluster.tell("remove")

@@ -275,7 +275,7 @@ def test_a_state_dict_in_safetensors(tmp_path):
 def test_a_state_dict_without_a_factory_is_not_run(artifacts, tmp_path):
     source = artifacts["state_dict"]
     report = verify_graph(source, converter.read(source), converted(tmp_path / "m.onnx"))
-    assert report.reason == "the source records no computation"
+    assert report.reason == "the source holds no graph"
 
 
 # -- what a runner must take care of -------------------------------------------------------------

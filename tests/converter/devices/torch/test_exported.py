@@ -16,6 +16,7 @@ from converter import convert
 from converter.devices.names import parse_torch_device
 from converter.devices.torch import exported
 from converter.devices.torch.programs import check_device
+from converter.extras import describe_install
 from converter.options import Options
 from formats.artifact import Artifact
 from formats.errors import ConvertError, DependencyError, UnsupportedError, VerificationError
@@ -114,7 +115,7 @@ def test_a_program_of_another_format_is_exported_by_torch(tmp_path, monkeypatch)
     with pytest.raises(DependencyError, match=r"to='pt2' needs torch") as caught:
         convert(MOVED / "traced-cpu.pt", to="pt2", out=out, options=Options(device="cpu"))
     assert caught.value.exit_code == 7
-    assert 'pip install "model-convert[torch]"' in str(caught.value)
+    assert describe_install("torch") in str(caught.value)
     assert not [*tmp_path.iterdir()]
 
 

@@ -21,8 +21,8 @@ from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.devices.names import parse_torch_device
 from converter.devices.torch.programs import check_device
 from converter.devices.torch.tags import retag_pickle
+from converter.extras import describe_install
 from converter.options import Options
-from converter.verification.runners import TORCH_EXTRA
 from formats.artifact import Artifact
 from formats.containers.pickle.rewriting import Tracer
 from formats.containers.pickle.unpickler import Budget
@@ -340,9 +340,9 @@ def test_without_torch_nothing_is_run_and_that_is_said(tmp_path, monkeypatch):
     result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
     assert result.verification.graph is not None
     assert result.verification.graph.status == "not run"
-    assert result.verification.graph.lacking == TORCH_EXTRA
+    assert result.verification.graph.lacking == describe_install("torch")
     options = Options(device="cpu", require="cpu", overwrite=True)
-    with pytest.raises(DependencyError, match="not compared, as was asked"):
+    with pytest.raises(DependencyError, match="not compared, which is required"):
         convert(source, to="torchscript", out=out, options=options)
 
 

@@ -150,6 +150,14 @@ def test_variables_that_matter_and_no_others():
     assert machine.select_variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
 
 
+def test_a_command_of_another_program_is_told_apart(tmp_path):
+    ours = write(tmp_path / "ours", "#!/usr/bin/python\nfrom converter.cli import main\n")
+    other = write(tmp_path / "convert", "\x7fELF ImageMagick")
+    assert machine.find_other_convert(str(ours)) == ""
+    assert machine.find_other_convert(None) == ""
+    assert machine.find_other_convert(str(other)) == str(other)
+
+
 @pytest.mark.parametrize(
     ("text", "backend"),
     [('{"backend": "torch"}', "torch"), ("[]", ""), ("{", ""), ('{"backend": 3}', "")],

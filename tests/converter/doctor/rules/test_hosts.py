@@ -347,6 +347,13 @@ ROWS = [
         host(KERAS, TORCH, variables={"KERAS_BACKEND": "jax"}),
     ),
     ("backend-missing", "keras", "error", "tensorflow is not installed", host(KERAS, TORCH)),
+    (
+        "other-convert",
+        "convert",
+        "note",
+        "/usr/bin/convert",
+        host(other_convert="/usr/bin/convert"),
+    ),
     ("backend-unknown", "keras", "error", "theano", host(KERAS, keras_backend="theano")),
     (
         "other-python",

@@ -14,6 +14,7 @@ from python_stand_in import write_stand_in
 from repository import ROOT
 
 import converter
+from converter.extras import describe_install
 from converter.lower import lower
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
@@ -160,7 +161,7 @@ def test_without_tensorflow_it_says_what_to_install(bundle, model, stand_in, mon
         "no TensorFlow is installed that could run the source "
         "(tensorflow: ModuleNotFoundError: tensorflow)"
     )
-    assert report.lacking == 'pip install "model-convert[tensorflow]"'
+    assert report.lacking == describe_install("tensorflow")
     monkeypatch.delenv(runners.PYTHON_VARIABLE)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "tensorflow" or None)
     assert verify_graph(HEADS, bundle, model).lacking is not None

@@ -13,6 +13,7 @@ from repository import ROOT
 import converter
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.devices.names import parse_device
+from converter.extras import describe_install
 from converter.lower import lower
 from converter.options import Arch
 from converter.verification.graphs import verify_graph
@@ -136,7 +137,7 @@ def test_a_state_dict_goes_with_its_factory(stand_in, tmp_path):
     report = verify_graph(source, bundle, model, options=options)
     assert report.status == "passed", report.reason
     report = verify_graph(source, bundle, model)
-    assert (report.status, report.reason) == ("not run", "the source records no computation")
+    assert (report.status, report.reason) == ("not run", "the source holds no graph")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_what_is_not_run_says_why(stand_in, tmp_path, facts, said, lacking):
     report = verify_graph(source, converter.read(source), model, options=comparing(inputs=GIVEN))
     assert report.status == "not run"
     assert said in report.reason
-    assert (report.lacking == 'pip install "model-convert[torch]"') == lacking
+    assert (report.lacking == describe_install("torch")) == lacking
 
 
 def test_without_torch_nothing_is_started(monkeypatch, tmp_path):
@@ -162,7 +163,7 @@ def test_without_torch_nothing_is_started(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else name)
     source, model = FIXTURES / "heads.pt", lowered(tmp_path / "m.onnx")
     report = verify_graph(source, converter.read(source), model)
-    assert (report.status, report.lacking) == ("not run", 'pip install "model-convert[torch]"')
+    assert (report.status, report.lacking) == ("not run", describe_install("torch"))
 
 
 def test_what_a_source_is_to_torch():

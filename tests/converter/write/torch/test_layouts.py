@@ -159,7 +159,7 @@ def test_without_a_topology_names_stay(tmp_path: Path) -> None:
 def test_a_class_of_its_authors_is_said(tmp_path: Path) -> None:
     out = convert(FIXTURES / "keras" / "keras315_subclassed.keras", tmp_path / "o.pt")
     (warning,) = record(out)["warnings"]
-    assert warning == "names and layouts stay Keras's: model class Subclassed of its author"
+    assert warning == "names and layouts stay Keras's: model class Subclassed of the author"
 
 
 def test_optimizer_state_keeps_its_names(tmp_path: Path) -> None:
