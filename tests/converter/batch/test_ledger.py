@@ -42,7 +42,7 @@ def anything(name):
 
 
 def claim(ledger, *names, exists=nothing, since=0):
-    return ledger.claims.claim([job(n) for n in names], exists, since=since, plan=PLAN)
+    return ledger.claims.claim([job(n) for n in names], exists, since=since)
 
 
 @pytest.fixture
