@@ -68,13 +68,14 @@ def graphs_of(
         raise UsageError("task= with a source that is no Hugging Face folder of transformers'")
     opset, wanted = options.opset or _least(options), options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
-        bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)
-        return _told(bundle, [graph], ()), [graph]
+        bundle, found = _of_torch(bundle, artifact, options, opset or OPSET)
+        graphs = _select_parts(found, wanted, only_one=only_one)
+        return _told(bundle, graphs, ()), graphs
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
         raise UsageError(f"{len(wanted)} signatures in one file", hint="Give out= a folder's name")
     left_out: list[LeftOut] = []
-    graphs: list[Graph] = []
+    graphs = []
     failures: list[ConvertError] = []
     alike: dict[object, str] = {}
     for name in names:
@@ -101,6 +102,28 @@ def graphs_of(
     if not graphs:
         raise failures[0]
     return _told(bundle, graphs, left_out), graphs
+
+
+def _select_parts(
+    graphs: "Sequence[Graph]", wanted: Sequence[str], *, only_one: bool
+) -> "list[Graph]":
+    """Return the graphs of the parts of a model that are wanted: all, if none is named.
+
+    Raises:
+        UsageError: There is no part of that name, or there are several for one file.
+    """
+    parts = [graph.signature for graph in graphs]
+    for name in wanted:
+        if name not in parts:
+            known = ", ".join(filter(None, parts))
+            raise UsageError(f"has no part {name!r}", expected=known or "none: it has one graph")
+    found = [graph for graph in graphs if not wanted or graph.signature in wanted]
+    if only_one and len(found) > 1:
+        raise UsageError(
+            f"{len(found)} graphs in one file",
+            hint=f"Give out= a folder's name, or signatures= one of {', '.join(parts)}",
+        )
+    return found
 
 
 def lower_required(
@@ -222,13 +245,13 @@ def _least(options: Options) -> int | None:
 
 def _of_torch(
     bundle: Bundle, artifact: Artifact, options: Options, opset: int
-) -> "tuple[Bundle, Graph]":
+) -> "tuple[Bundle, Sequence[Graph]]":
     """Lower a torch program natively; if it has unsupported ops, have torch export it."""
     gap: ConvertError | None = None
     is_pretrained = bundle.topology is not None and bundle.topology.kind == PRETRAINED
     if options.arch is None and options.exporter in ("auto", "native") and not is_pretrained:
         try:
-            return bundle, _natively(bundle, opset, options)
+            return bundle, [_natively(bundle, opset, options)]
         except (UnsupportedError, CorruptError) as e:
             if options.exporter == "native" or options.state == "io":
                 raise
@@ -238,7 +261,7 @@ def _of_torch(
             "state='io' with a graph that torch exports",
             hint="Convert lowers TorchScript archives and exported programs (.pt2) itself",
         )
-    from converter.capture.capture_graph import CaptureRequest, capture_graph
+    from converter.capture.capture_graph import CaptureRequest, capture_graphs
 
     request = CaptureRequest(
         opset=opset, exporter=options.exporter, arch=options.arch, task=options.task,
@@ -246,7 +269,7 @@ def _of_torch(
         limits=options.limits,
     )  # fmt: skip
     try:
-        captured = capture_graph(artifact.path, bundle, request)
+        captured = capture_graphs(artifact.path, bundle, request)
     except (UnsupportedError, CorruptError) as e:
         if gap is not None:
             e.add_note(f"convert itself: {gap.found}")
@@ -259,8 +282,8 @@ def _of_torch(
             f"{gap.found}; and {e.found}", where=e.where, hint=e.hint, gaps=gaps_of(gap)
         ) from e
     if gap is not None:
-        captured.graph.notes.insert(0, f"torch exported it, for here {gap.found}")
-    return captured.bundle, captured.graph
+        captured.graphs[0].notes.insert(0, f"torch exported it, for here {gap.found}")
+    return captured.bundle, captured.graphs
 
 
 def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":

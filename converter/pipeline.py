@@ -130,7 +130,7 @@ def steps(
     held: list[Step] = []
     with ExitStack() as kept:
         model, begin = artifact, perf_counter()
-        if forms or (is_changed(options) and target.graph_of(match.format.id) != "none"):
+        if forms or (is_changed(bundle, options) and target.graph_of(match.format.id) != "none"):
             model = kept.enter_context(changed_folder(bundle, artifact))
         if target.graph_of(match.format.id) in ("required", "optional"):
             yield Started("lowering", f"the graph of {source.name}")
@@ -143,6 +143,7 @@ def steps(
         plan = target.plan(stored, graphs, artifact, options)
         yield from _describe(plan.bundle, plan.warnings, graphs)
         output = settle_output(output, target, plan, is_named=is_named)
+        plan.settle(output)
         result = Conversion(None, str(source), plan.bundle, match.format.id, match.evidence)
         if dry_run:
             yield Step("planned", f"{output}: {plan.summary()}")

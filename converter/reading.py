@@ -8,6 +8,7 @@ from converter import safety
 from converter.byte_sizes import readable_size
 from converter.events import Opened, Started, Step
 from converter.normalise.adapters import merge_adapter
+from converter.normalise.pretrained_names import RULES, rename_for_torch
 from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
 from converter.plurals import count
@@ -63,8 +64,9 @@ def read_steps(
         bundle = catalog.read_joined(artifact, Artifact(checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", describe_bundle(bundle), perf_counter() - begin)
-    if is_changed(options):
-        bundle = change_weights(bundle, options)
+    stored = bundle
+    bundle = change_weights(stored, options)
+    if bundle is not stored:
         yield Step("changed", f"{describe_bundle(bundle)}")
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
@@ -75,21 +77,24 @@ def read_steps(
     return match, bundle
 
 
-def is_changed(options: Options) -> bool:
-    """Return whether an output has other weights than the source."""
-    return options.dequantize or options.merge_adapter is not None
+def is_changed(bundle: Bundle, options: Options) -> bool:
+    """Return whether an output has other weights, or names of them, than the source."""
+    is_renamed = bundle.metadata.format in RULES
+    return options.dequantize or options.merge_adapter is not None or is_renamed
 
 
 def change_weights(bundle: Bundle, options: Options) -> Bundle:
-    """Return a bundle with the changes of its weights that were asked for.
+    """Return a bundle as torch's classes have it, with the changes that were asked for.
 
     Raises:
         UsageError: It is no adapter, or nothing says that it is quantised.
         UnsupportedError: It is of a kind that is not merged, or not made floats.
         SourceError: The base is unreadable, or tensors do not fit each other.
     """
+    bundle = rename_for_torch(bundle)
     if options.merge_adapter is not None:
         base = catalog.read(Artifact(options.merge_adapter, options.limits))
+        base = rename_for_torch(base)
         return merge_adapter(bundle, dequantize(base) if options.dequantize else base)
     return dequantize(bundle) if options.dequantize else bundle
 

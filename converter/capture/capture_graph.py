@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 from converter.capture import examples
 from converter.capture.examples import Example
+from converter.capture.generation import WITH_PAST
 from converter.capture.matching import TemporaryFolder, match_weights
-from converter.capture.pretrained import TASKS, WITH_PAST
+from converter.capture.pretrained import TASKS
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, digest, plain
@@ -29,6 +30,7 @@ from converter.passes import simplify
 from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
+from formats.core.weights import Tensor
 from formats.errors import (
     CorruptError,
     DependencyError,
@@ -42,7 +44,7 @@ from formats.onnx import files as onnx_files
 from formats.torch import export as torch_export
 
 SCRIPT = Path(__file__).with_name("torch_exporter.py")
-PROGRAM = "program.pt2"  # that the child saves for the exporter "program"
+UNNAMED = "model"  # stem of the file of a program without a name
 PRETRAINED = hugging_face.KIND
 FORMS = ("torchscript", "exported_program", "torch_modules", PRETRAINED)
 STATE_DICT = "state_dict"
@@ -81,14 +83,14 @@ class CaptureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A graph and the bundle whose weights it names: the source's, and those the exporter made."""
+    """Graphs and the bundle whose weights they name: the source's, and those the exporter made."""
 
     bundle: Bundle
-    graph: Graph
+    graphs: tuple[Graph, ...]
 
 
-def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Captured:
-    """Return the graph that torch exports from a source.
+def capture_graphs(source: Path, bundle: Bundle, request: CaptureRequest) -> Captured:
+    """Return the graphs that torch exports from a source: one, or one for each part of its model.
 
     Args:
         source: The artifact.
@@ -144,17 +146,34 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     )
     if answer.get("status") != "done":
         _refuse(source, answer, request)
-    if (here / PROGRAM).exists():
-        exported = torch_export.read(Artifact(here / PROGRAM, request.limits))
-        graph = lower_bundle(exported, request.opset)
-        _name_inputs(graph, answer["inputs"])
-        _name_outputs(graph, answer["outputs"])
-        simplify(graph)
-    else:
-        exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
-        graph = lower(exported, limits=request.limits)
-    _describe(graph, answer, request.trust if form in TRUSTING else ())
-    return Captured(match_weights(graph, exported.weights, bundle, folder), graph)
+    trusted = request.trust if form in TRUSTING else ()
+    graphs = []
+    for entry in answer["graphs"]:
+        graph, weights = _read_graph(here, entry, request)
+        graph.signature = entry["name"]
+        _describe(graph, answer, trusted)
+        _name_axes(graph, entry["axes"])
+        bundle = match_weights(graph, weights, bundle, folder)
+        graphs.append(graph)
+    graphs[0].notes[:0] = [str(note) for note in answer["notes"]]
+    return Captured(bundle, tuple(graphs))
+
+
+def _read_graph(
+    folder: Path, entry: Mapping[str, Any], request: CaptureRequest
+) -> tuple[Graph, Mapping[str, Tensor]]:
+    """Return a graph that the child exported, and the tensors that it names."""
+    path = folder / f"{entry['name'] or UNNAMED}.onnx"
+    program = path.with_suffix(".pt2")
+    if not program.exists():
+        exported = onnx_files.read(Artifact(path, request.limits))
+        return lower(exported, limits=request.limits), exported.weights
+    exported = torch_export.read(Artifact(program, request.limits))
+    graph = lower_bundle(exported, request.opset)
+    _name_inputs(graph, entry["inputs"])
+    _name_outputs(graph, entry["outputs"])
+    simplify(graph)
+    return graph, exported.weights
 
 
 def _form(bundle: Bundle, request: CaptureRequest) -> str:
@@ -281,19 +300,27 @@ def _input_options(answer: Mapping[str, Any]) -> str:
 
 
 def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
-    """Record which exporter made a graph, and rename its dynamic axes as requested."""
+    """Record which exporter made a graph, and whose code it ran."""
     versions = answer["versions"]
     library = f"transformers {versions['transformers']}, " if "transformers" in versions else ""
     graph.exporter = f"{library}{answer['exporter']} {versions['torch']}"
-    graph.notes = [str(note) for note in answer["notes"]]
+    graph.notes = []
     graph.metadata = {}
     graph.name = "main_graph"
     for trusted in trust:
         path = trusted.path or _module_path(trusted.module)
         if path is not None:
             graph.trusted[trusted.module] = digest(path / "__init__.py" if path.is_dir() else path)
+
+
+def _name_axes(graph: Graph, asked: Mapping[str, Mapping[str, str]]) -> None:
+    """Rename the dynamic axes of a graph as requested.
+
+    Raises:
+        UnsupportedError: The exporter fixed one of them.
+    """
     renamed: dict[str, str] = {}
-    for name, axes in answer["axes"].items():
+    for name, axes in asked.items():
         shape: Shape = graph.specs[name].shape if name in graph.specs else ()
         for axis, wanted in axes.items():
             symbol = shape[int(axis)] if int(axis) < len(shape) else None

@@ -4,26 +4,23 @@ Imports nothing of the project, as the other files of the child. The model is of
 ``config.json`` names under ``architectures``, and transformers loads its weights, without network
 and with torch's restricted unpickler. Code that lies in the folder runs only if its module is
 trusted. Inputs have the names, dtypes and dynamic axes that Optimum gives them, and outputs the
-names of the model's own, without hidden states and attentions. The key-value cache of a decoder is
-among them if the task ends in ``-with-past``:
+names of the model's own, without hidden states and attentions:
 Spec: https://huggingface.co/docs/optimum-onnx/onnx/usage_guides/export_a_model
 """
 
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 TEXT = ["batch", "sequence"]
 DEFAULT_IMAGE = (224, 224)
+COUNTER = ".num_batches_tracked"  # of steps of training: nothing is computed from it
 # Models of these use the inputs of their encoder for the decoder, shifted.
 SHIFTING = ("ForSequenceClassification", "ForQuestionAnswering")
-NOT_OUTPUTS = ("loss",)
-WITH_PAST = "-with-past"
-TOTAL = "past_sequence + sequence"  # what an attention mask covers
 # Optimum's name of a task -> the class that loads a model with the task's head.
 TASKS = {
     "feature-extraction": "AutoModel", "fill-mask": "AutoModelForMaskedLM",
@@ -37,6 +34,7 @@ TASKS = {
     "zero-shot-image-classification": "AutoModelForZeroShotImageClassification",
     "audio-classification": "AutoModelForAudioClassification",
     "automatic-speech-recognition": "AutoModelForSpeechSeq2Seq",
+    "image-to-text": "AutoModelForImageTextToText",
 }  # fmt: skip
 
 
@@ -49,16 +47,15 @@ class IncompleteError(Exception):
 
 
 def load(
-    torch: Any, folder: Path, device: str, trusted: Mapping[str, Any], task: str | None = None
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the model as a module of tensors, and its inputs: name, dtype and shape of each.
+    folder: Path, device: str, trusted: Mapping[str, Any], task: str | None = None
+) -> tuple[Any, list[dict[str, Any]], list[str]]:
+    """Return the model, its inputs (name, dtype and shape of each), and notes on its weights.
 
     Args:
-        torch: The module.
         folder: The folder.
         device: Name of the device in torch.
         trusted: The user's modules, by name.
-        task: Name in `TASKS`, which may end in `WITH_PAST`; by default the configuration decides.
+        task: Name in `TASKS`; by default the configuration decides.
 
     Raises:
         UntrustedError: The model's class is code in the folder that is not trusted.
@@ -75,22 +72,19 @@ def load(
     settings = {"local_files_only": True, "trust_remote_code": bool(own_code)}
     config = transformers.AutoConfig.from_pretrained(folder, **settings)
     config.use_cache = False
-    asked = (task or "").removesuffix(WITH_PAST)
-    loader = TASKS.get(asked) or _find_class(transformers, recorded, own_code)
+    loader = TASKS.get(task or "") or _find_class(transformers, recorded, own_code)
     model, found = getattr(transformers, loader).from_pretrained(
         folder, config=config, dtype="auto", attn_implementation="eager",
         output_loading_info=True, **settings,
     )  # fmt: skip
-    missing = sorted(found["missing_keys"])
+    missing = [n for n in sorted(found["missing_keys"]) if not n.endswith(COUNTER)]
     if missing:
         raise IncompleteError(
             f"lacks {len(missing)} tensors of {type(model).__name__}: {missing[0]}"
         )
-    inputs = declare_inputs(model, config, folder)
-    model = model.to(device)
-    if task is not None and task.endswith(WITH_PAST):
-        return _with_past(torch, transformers, model, inputs)
-    return _as_module(torch, model, [spec["name"] for spec in inputs], _call), inputs
+    unused = sorted(found["unexpected_keys"])
+    notes = [f"{type(model).__name__} does not use {len(unused)} tensors: {', '.join(unused[:3])}"]
+    return model.to(device), declare_inputs(model, config, folder), notes[: len(unused)]
 
 
 def _find_own_code(transformers: Any, recorded: Mapping[str, Any]) -> str:
@@ -121,74 +115,6 @@ def _find_class(transformers: Any, recorded: Mapping[str, Any], own_code: str) -
         return next((n for n in names if n.startswith("AutoModel")), "AutoModel")
     names = recorded.get("architectures") or []
     return next((name for name in names if _is_model(transformers, name)), "AutoModel")
-
-
-def _as_module(torch: Any, model: Any, names: list[str], call: Callable[..., Any]) -> Any:
-    """Return a module whose ``forward`` takes tensors of these names and returns a dict of them."""
-    own = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("self", *names)]
-    signature = inspect.Signature(own)
-
-    def forward(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        given = dict(signature.bind(self, *args, **kwargs).arguments)
-        del given["self"]
-        result = call(self.model, given)
-        return {name: value for name, value in result.items() if isinstance(value, torch.Tensor)}
-
-    forward.__signature__ = signature  # type: ignore[attr-defined]
-    module = type(type(model).__name__, (torch.nn.Module,), {"forward": forward})()
-    module.model = model
-    return module
-
-
-def _call(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    result = model(**given, return_dict=True)
-    return {name: value for name, value in result.items() if name not in NOT_OUTPUTS}
-
-
-def _with_past(
-    torch: Any, transformers: Any, model: Any, inputs: list[dict[str, Any]]
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Return a decoder whose key-value cache is among its inputs and outputs, and its inputs.
-
-    Raises:
-        ValueError: Its cache is no plain list of keys and values.
-    """
-    kept = [spec for spec in inputs if spec["name"] in ("input_ids", "attention_mask")]
-    if "position_ids" in inspect.signature(model.forward).parameters:
-        kept.append({"name": "position_ids", "dtype": "int64", "shape": TEXT})
-    example = torch.ones(1, 2, dtype=torch.int64, device=model.device)
-    with torch.no_grad():
-        cache = model(input_ids=example, use_cache=True).past_key_values
-    layers = getattr(cache, "layers", None) or []
-    if not layers or any(type(layer).__name__ != "DynamicLayer" for layer in layers):
-        raise ValueError("a key-value cache that is no plain list of keys and values")
-    for i, layer in enumerate(layers):
-        for kind, tensor in (("key", layer.keys), ("value", layer.values)):
-            _, heads, _, width = tensor.shape
-            kept.append({
-                "name": f"past_key_values__{i}__{kind}", "called": f"past_key_values.{i}.{kind}",
-                "dtype": str(tensor.dtype).removeprefix("torch."),
-                "shape": ["batch", heads, "past_sequence", width],
-            })  # fmt: skip
-    for spec in kept:
-        if spec["name"] == "attention_mask":
-            spec["shape"] = ["batch", TOTAL]
-
-    def call(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        past = transformers.DynamicCache(config=model.config)
-        for i, layer in enumerate(past.layers):
-            layer.keys, layer.values = (
-                given[f"past_key_values__{i}__{kind}"] for kind in ("key", "value")
-            )
-            layer.dtype, layer.device, layer.is_initialized = layer.keys.dtype, model.device, True
-        rest = {name: value for name, value in given.items() if "__" not in name}
-        result = model(**rest, past_key_values=past, use_cache=True, return_dict=True)
-        found = {"logits": result["logits"]}
-        for i, layer in enumerate(past.layers):
-            found |= {f"present.{i}.key": layer.keys, f"present.{i}.value": layer.values}
-        return found
-
-    return _as_module(torch, model, [spec["name"] for spec in kept], call), kept
 
 
 # -- inputs --------------------------------------------------------------------------------------

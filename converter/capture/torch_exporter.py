@@ -11,9 +11,10 @@ with torch can run it. ``question.json`` has what `torch_loading` needs to load 
 
 and ``answer.json`` has ``status`` and what goes with it:
 
-    done       ``exporter``, ``versions``, ``notes``, ``axes`` that were asked for, ``model.onnx``;
-               of ``program`` a file `PROGRAM` instead, other names of its ``inputs`` and the
-               names of its ``outputs``
+    done       ``exporter``, ``versions``, ``notes`` and ``graphs``: of each its ``name`` and the
+               ``axes`` that were asked for. Its file is ``NAME.onnx`` (`UNNAMED` where it has no
+               name); of ``program`` it is ``NAME.pt2``, and there are other names of its
+               ``inputs`` and the names of its ``outputs``
     absent     torch, or what its exporter needs (``lacking``), is not here
     refused    it would run untrusted code
     mismatch   the state dict does not fit the factory's module
@@ -52,7 +53,7 @@ NOISE = (
     "The tensor attributes self.", "A model attribute `lifted_tensor",
 )
 # fmt: on
-PROGRAM = "program.pt2"
+UNNAMED = "model"  # stem of the file of the only program
 PACKAGES = {"hf_config": ("torch", "transformers")}  # that a form needs
 DEPRECATED = (DeprecationWarning, FutureWarning, PendingDeprecationWarning)
 
@@ -116,37 +117,50 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "status": "mismatch", "error": str(e)}
     except Exception as e:  # noqa: BLE001 - whatever torch, or the user's code, raises
         return {**answer, "status": "failed", "error": describe_error(e)}
-    try:
-        source = _source(torch, loading, loaded, question, folder)
-    except InputsError as e:
-        parameters = loading.parameters(loaded.module)
-        return {
-            **answer, "status": "inputs", "error": str(e), "parameters": parameters,
-            "guess": guess(loaded.module),
-        }  # fmt: skip
-    except Exception as e:  # noqa: BLE001 - likewise
-        return {**answer, "status": "failed", "error": describe_error(e)}
-    said: list[str] = []
-    said += [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []
+    said = [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []
+    graphs = []
+    for part in (loaded, *loaded.others):
+        try:
+            source = _source(torch, loading, part, question, folder)
+        except InputsError as e:
+            parameters = loading.parameters(part.module)
+            return {
+                **answer, "status": "inputs", "error": str(e), "parameters": parameters,
+                "guess": guess(part.module),
+            }  # fmt: skip
+        except Exception as e:  # noqa: BLE001 - likewise
+            return {**answer, "status": "failed", "error": describe_error(e)}
+        found = _exported(torch, source, exporters, question["opset"], folder, said)
+        if found is None:
+            error = "\n  ".join(["", *said] if len(said) > 1 else said)
+            return {**answer, "status": "failed", "error": error}
+        graphs.append(found)
+    notes = [*loaded.notes, *(f"not exported by {words}" for words in said)]
+    called = CALLED[graphs[0].pop("exporter")]
+    return {**answer, "status": "done", "exporter": called, "notes": notes, "graphs": graphs}
+
+
+def _exported(
+    torch: Any,
+    source: Source,
+    exporters: Sequence[str],
+    opset: int,
+    folder: Path,
+    said: list[str],
+) -> dict[str, Any] | None:
+    """Export a program by the first exporter that can; append to ``said`` why others cannot."""
+    name = source.loaded.name
     for exporter in exporters:
-        export = EXPORTERS[exporter]
         try:
             with quiet(), torch.no_grad():
                 names = output_names(torch, source)
-                made = export(torch, source, question["opset"], names, folder / "model.onnx")
-        except Exception as e:  # noqa: BLE001 - likewise: there may be another exporter
-            said.append(f"{CALLED[exporter]}: {reason(e)}")
+                path = folder / f"{name or UNNAMED}.onnx"
+                made = EXPORTERS[exporter](torch, source, opset, names, path)
+        except Exception as e:  # noqa: BLE001 - whatever it raises: there may be another exporter
+            said.append(f"{name} {CALLED[exporter]}: {reason(e)}".lstrip())
             continue
-        notes = [*loaded.notes, *(f"not exported by {words}" for words in said)]
-        return {
-            **answer, **made, "status": "done", "exporter": CALLED[exporter], "notes": notes,
-            "axes": source.axes,
-        }  # fmt: skip
-    return {
-        **answer,
-        "status": "failed",
-        "error": "\n  ".join(["", *said] if len(said) > 1 else said),
-    }
+        return {**made, "name": name, "axes": source.axes, "exporter": exporter}
+    return None
 
 
 SPATIAL: Mapping[int, list[Any]] = {3: ["length"], 4: [224, 224], 5: [16, 112, 112]}
@@ -369,7 +383,7 @@ def _program(
 ) -> dict[str, Any]:
     """Save what torch.export makes of a module: it becomes a graph elsewhere."""
     del opset
-    torch.export.save(export_module(torch, source), path.with_name(PROGRAM))
+    torch.export.save(export_module(torch, source), path.with_suffix(".pt2"))
     renamed = {s["name"]: s["called"] for s in source.loaded.inputs if "called" in s}
     return {"inputs": renamed, "outputs": outputs}
 

@@ -9,6 +9,7 @@ the child that runs the source to verify one load it with this module. A questio
     source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
     arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
     task        for ``hf_config``: what the model is for, or null
+    part        for ``hf_config``: the only one of `generation.PARTS` that is wanted, or null
     trusted     the user's modules, name and path, whose classes a pickle may use
     root        folder of the project, which imports these
 
@@ -96,7 +97,8 @@ def beside(name: str) -> Any:
     return module
 
 
-guard, states, pretrained = beside("torch_guard"), beside("torch_states"), beside("pretrained")
+guard, states = beside("torch_guard"), beside("torch_states")
+pretrained, generation = beside("pretrained"), beside("generation")
 RefusedError, MismatchError = guard.RefusedError, states.MismatchError
 
 
@@ -110,6 +112,8 @@ class Loaded:
         notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
         inputs: Name, dtype and shape of each input, where the source's library knows them.
+        name: Of one of the programs that a source becomes; empty where it is the only one.
+        others: The programs after the first.
     """
 
     module: Any
@@ -117,6 +121,8 @@ class Loaded:
     notes: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     inputs: list[dict[str, Any]] = field(default_factory=list)
+    name: str = ""
+    others: "list[Loaded]" = field(default_factory=list)
 
 
 def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded:
@@ -140,8 +146,9 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
         "hf_config": _pretrained,
     }[question["form"]]
     loaded = loader(torch, question, device)
-    if loaded.program is None:
-        loaded.module.eval()
+    for each in (loaded, *loaded.others):
+        if each.program is None:
+            each.module.eval()
     return loaded
 
 
@@ -356,13 +363,18 @@ def built(torch: Any, question: Mapping[str, Any]) -> Any:
 def _pretrained(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     os.environ.update(OFFLINE)
     folder, trusted = Path(question["source"]), _import_trusted(question)
+    task = question["task"]
+    head = (task or "").removesuffix(generation.WITH_PAST)
     try:
-        module, inputs = pretrained.load(torch, folder, device, trusted, question["task"])
+        model, inputs, notes = pretrained.load(folder, device, trusted, head)
     except pretrained.UntrustedError as e:
         raise RefusedError(f"its class is code in the folder: {e}") from e
     except pretrained.IncompleteError as e:
         raise MismatchError(str(e)) from e
-    return Loaded(module, inputs=inputs)
+    parts = generation.split_model(torch, model, inputs, task, question.get("part"))
+    first, *others = (Loaded(part.module, inputs=part.inputs, name=part.name) for part in parts)
+    first.others, first.notes = others, notes
+    return first
 
 
 # -- calling -------------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ MARK = ".convert-"
 PLACES = 8  # staging folders of one target that have predictable names
 # Files of a bundle that has lost its manifest.
 _BUNDLED = re.compile(r"model[\w.-]*\.(?:safetensors|onnx|index\.json)|assets")
+# Graphs of a model, with its configuration and tokenizer.
+_MODELS = {"model.onnx", "encoder_model.onnx"}
+_PRETRAINED = re.compile(r"\w*model\.onnx(?:\.data)?|[\w.-]+\.(?:json|txt|model|yaml|jinja|md)")
 LONGEST_NAME = 235  # bytes of a target's name, which leave room for our prefix and suffix
 
 
@@ -146,13 +149,14 @@ def sync_tree(folder: Path) -> None:
 
 def _is_output(folder: Path) -> bool:
     names = {p.name for p in folder.iterdir()}
-    return (
+    return bool(
         not names
         or "manifest.json" in names
         or {"convert.json", "saved_model.pb"} <= names
         or any(n.endswith(".safetensors.index.json") for n in names)
         or names == {"config.pbtxt", "1"}  # of Triton
         or ("model.onnx" in names and all(n.startswith("model.") for n in names))
+        or (names & _MODELS and "config.json" in names and all(map(_PRETRAINED.fullmatch, names)))
         or (folder.suffix == ".portable" and all(_BUNDLED.fullmatch(n) for n in names))
     )
 

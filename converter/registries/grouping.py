@@ -261,6 +261,8 @@ _FAMILIES = (
     _family("config.json", "diffusion_pytorch_model", "diffusion_flax_model"),
     _family("adapter_config.json", "adapter_model"),
 )  # fmt: skip
+# Weights of transformers' classes of other frameworks -> the format of a folder that has them.
+_OF_FRAMEWORKS = {"tf_model.h5": "hf-tensorflow", "flax_model.msgpack": "flax"}
 _EXPORTS = ("onnx", "openvino", "coreml", "tflite")  # folders of copies
 
 
@@ -305,7 +307,7 @@ def _best(found: Division, family: _Family) -> None:
 
 
 def _form(files: Mapping[str, None], family: _Family) -> str | None:
-    for suffix in (".safetensors", ".bin", ".h5", ".onnx"):
+    for suffix in (".safetensors", ".bin", ".h5", ".msgpack", ".onnx"):
         for stem in family.stems:
             for name in (stem + suffix, f"{stem}{suffix}.index.json"):
                 if name in files:
@@ -324,7 +326,8 @@ def _kind_of(chosen: str, files: Sequence[str]) -> tuple[str, bool]:
         others = [n for n in files if n.endswith((".bin.index.json", ".pt.index.json"))]
         has_others = of_safetensors or indices or [n for n in others if n != chosen]
         return "torch-sharded" if not has_others else "", not has_others
-    return "", False
+    kind = next((kind for stem, kind in _OF_FRAMEWORKS.items() if chosen.startswith(stem)), "")
+    return kind, bool(kind) and not of_safetensors
 
 
 def _export(found: Division, family: _Family) -> None:

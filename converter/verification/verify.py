@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from converter.capture.generation import PARTS
 from converter.child.process import reuse_children
 from converter.devices.names import parse_device
 from converter.normalise.groups import select_groups
@@ -72,7 +73,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         form = "onnx"  # one file for each signature, or a Triton entry
     else:
         form = catalog.detect(Artifact(converted, options.limits)).format.id
-    is_float = is_changed(options)
+    is_float = is_changed(bundle, options)
     if files and form == "onnx" and is_quantized(bundle):
         bundle, is_float = find_floats(bundle)[0], True
     if files and form == "onnx":
@@ -111,7 +112,8 @@ def _graph_files(converted: Path) -> list[Path]:
         return [converted / served]
     if converted.is_dir():
         found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
-        return found if (converted / GRAPH).is_file() else []
+        parts = [converted / f"{part}.onnx" for part in PARTS]
+        return found if (converted / GRAPH).is_file() else [p for p in parts if p.is_file()]
     return [converted] if converted.suffix == ".onnx" else []
 
 

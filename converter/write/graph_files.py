@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from converter.capture.generation import PARTS
 from converter.events import Progress
 from converter.lower import emit
 from converter.lower.graph import Folded, Graph, Spec, Weight
@@ -23,7 +24,12 @@ PROTOBUF_LIMIT = (1 << 31) - 1
 
 
 def file_names(graphs: Sequence[Graph]) -> list[str]:
-    """Return the names of the files of graphs: the first is the default graph's."""
+    """Return the names of the files of graphs: the first is the default graph's.
+
+    The parts of a model that Optimum runs have the names that it looks for.
+    """
+    if any(graph.signature in PARTS for graph in graphs):
+        return [f"{graph.signature}.onnx" for graph in graphs]
     found: list[str] = []
     for graph in graphs:
         plain = re.sub(r"[^\w.-]+", "_", graph.signature).strip(".")[:LONGEST]

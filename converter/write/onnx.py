@@ -1,4 +1,8 @@
-"""ONNX files that hold their weights, one for each graph, in the precision asked for."""
+"""ONNX files that hold their weights, one for each graph, in the precision asked for.
+
+Of a Hugging Face folder the output is a folder, too, unless its name ends in ``.onnx``: with the
+model's configuration and tokenizer, as Optimum's runtime classes load it.
+"""
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -12,9 +16,13 @@ from converter.lower.graph import Graph, needed
 from converter.options import Options
 from converter.passes.reduce_precision import NARROW, Reduced, reduce_precision
 from converter.write import graph_files
+from converter.write.assets import write_assets
 from converter.write.plan import GraphFile, Plan, Writing
+from formats import hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
+
+SUFFIX = ".onnx"
 
 
 class OnnxFiles(Plan):
@@ -24,6 +32,7 @@ class OnnxFiles(Plan):
         bundle: As it will be.
         graphs: The default one first.
         options: Of the conversion.
+        is_pretrained: Whether the output is a folder that Optimum loads.
     """
 
     def __init__(self, bundle: Bundle, graphs: Sequence[Graph], options: Options) -> None:
@@ -32,6 +41,7 @@ class OnnxFiles(Plan):
         self._files: list[GraphFile] = []
         for graph in graphs:
             graph_files.check_states(graph, bundle.weights)
+        self.is_pretrained = False
         if len(graphs) > 1:
             self.folder_reason = f"the output is a folder of {len(graphs)} graphs"
 
@@ -39,21 +49,31 @@ class OnnxFiles(Plan):
         """Return what graphs there are."""
         return "; ".join(map(describe_graph, self.graphs))
 
+    def settle(self, output: Path) -> None:
+        """Make it a folder with the model's configuration where it is not named like a file."""
+        topology = self.bundle.topology
+        is_of_folder = topology is not None and topology.kind == hugging_face.KIND
+        self.is_pretrained = is_of_folder and output.suffix != SUFFIX
+
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
-        """Write the file, or the folder of several."""
+        """Write the file, or the folder."""
         del verify  # a graph has no weights of its own to compare
-        path = yield from self.write_graphs(
-            self.graphs, payload, payload.with_name("aside"), sync=sync
-        )
+        names = graph_files.file_names(self.graphs)
+        aside = payload.with_name("aside")
+        path = yield from self.write_graphs(self.graphs, names, payload, aside, sync=sync)
+        if self.is_pretrained:
+            write_assets(self.bundle, payload, sync=sync)
+            return payload, None
         return path, None
 
     def write_graphs(
-        self, graphs: Sequence[Graph], home: Path, aside: Path, *, sync: bool
+        self, graphs: Sequence[Graph], names: Sequence[str], home: Path, aside: Path, *, sync: bool
     ) -> Generator[Step | Progress, None, Path]:
         """Write graphs into a folder.
 
         Args:
             graphs: The default one first.
+            names: Of their files.
             home: The folder.
             aside: Another, which is made for files that the output is only compared with.
             sync: Wait until the bytes are on the disk.
@@ -62,7 +82,7 @@ class OnnxFiles(Plan):
             The file, where there is one alone; else the folder.
         """
         path = home
-        for graph, name in zip(graphs, graph_files.file_names(graphs), strict=True):
+        for graph, name in zip(graphs, names, strict=True):
             begin = perf_counter()
             full = passes.run(graph, self.bundle.weights)
             if self.options.precision is None:

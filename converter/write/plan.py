@@ -64,6 +64,10 @@ class Plan(ABC):
     def summary(self) -> str:
         """Return what there is to write, in a line."""
 
+    def settle(self, output: Path) -> None:
+        """Learn the path of the output, whose name may say whether it is a file or a folder."""
+        del output
+
     @abstractmethod
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the output into an empty folder, and compare its weights with the source's.

@@ -68,7 +68,7 @@ def read(artifact: Artifact) -> Bundle:
         SafetyError: A shard index names a file elsewhere.
     """
     if find_signature(artifact.span) is None:
-        return _read_shards(artifact)
+        return read_shards(artifact, artifact.path.name)
     return read_hdf5(artifact.span, artifact.limits)
 
 
@@ -111,14 +111,18 @@ def _store_bundle(store: Store, variant: str) -> Bundle:
     return Bundle(metadata, named.weights, named.leftovers)
 
 
-def _read_shards(artifact: Artifact) -> Bundle:
-    """Read the shards that an index lists, each once: Keras 3's, or transformers' of TensorFlow."""
+def read_shards(artifact: Artifact, name: str) -> Bundle:
+    """Read the shards that an index lists, each once: Keras 3's, or transformers' of TensorFlow.
+
+    Args:
+        artifact: The index, or the folder that holds it.
+        name: Of the index.
+    """
     limits = artifact.limits
-    if artifact.span.length > limits.max_header_bytes:
-        raise LimitError(f"an index of {artifact.span.length} bytes", where=artifact.path)
-    index = jsontext.parse(
-        artifact.span.read(), where=str(artifact.path), limit=limits.max_header_bytes
-    )
+    span = Span.whole(artifact.member(name))
+    if span.length > limits.max_header_bytes:
+        raise LimitError(f"an index of {span.length} bytes", where=artifact.path)
+    index = jsontext.parse(span.read(), where=str(artifact.path), limit=limits.max_header_bytes)
     mapping = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(mapping, dict):
         raise CorruptError("is no HDF5 file and no index of shards", where=artifact.path)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from converter.capture.generation import PARTS, WITH_PAST
 from converter.child.process import Allowance
 from converter.child.trust import Trusted
 from converter.graphs import lower_signature
@@ -275,14 +276,14 @@ def _tensorflow(
 def _torch(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
-    del signature  # a program is run by its forward
     form = torch_source.topology_kind(bundle, options.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.list_named_devices(bundle)
     fixed = torch_source.fixed_arguments(options.inputs)
+    task, part = _find_part(file, options.task, signature)
     asked = Torch(
-        path, form, dtypes, options.trust, options.arch, devices, fixed, options.task,
-        torch_source.state_paths(bundle, file.states),
+        path, form, dtypes, options.trust, options.arch, devices, fixed, task,
+        torch_source.state_paths(bundle, file.states), part,
     )  # fmt: skip
     read = lower_file(file)
     own = file.inputs[: len(file.inputs) - len(file.states)]
@@ -293,6 +294,17 @@ def _torch(
     if graph is not None and graph.states and not file.states:
         return GraphReport("failed", "the source keeps state, which the file has no inputs for")
     return [TorchSource(_allowance(options), asked, graph or read, read)]
+
+
+def _find_part(
+    file: OnnxInterface, task: str | None, signature: str | None
+) -> tuple[str | None, str]:
+    """Return task and part of the model that a file has: by its signature, or the file's name."""
+    part = signature or (file.path.stem if file.path is not None else "")
+    if part not in PARTS:
+        return task, ""
+    keeps_past = any(spec.name.startswith("present.") for spec in file.outputs)
+    return task or (WITH_PAST if keeps_past else None), part
 
 
 def _onnx(

@@ -48,6 +48,7 @@ class Torch:
         fixed: Arguments that are constants of the conversion.
         task: What the model of a Hugging Face folder is for.
         states: Attributes that it keeps between runs, with dots; the last inputs are their values.
+        part: Which of the parts of that model, one of `generation.PARTS`; empty where it is whole.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Torch:
     fixed: Mapping[str, JSON] = field(default_factory=dict)
     task: str | None = None
     states: tuple[str, ...] = ()
+    part: str = ""
 
 
 def fixed_arguments(inputs: Sequence[TensorSpec]) -> dict[str, JSON]:
@@ -157,6 +159,7 @@ def run_torch(
         "source": str(asked.path.absolute()),
         "arch": _plain(asked.arch),
         "task": asked.task,
+        "part": asked.part or None,
         "trusted": plain(asked.trust),
         "root": str(ROOT),
         "inputs": prepared.names,

@@ -26,7 +26,7 @@ from converter.normalise.keras_kernels import (
     from_cudnn,
     join_gates,
 )
-from converter.write.torch.layouts import compute_tensor, permute, reshape, zeros
+from converter.normalise.layouts import compute_tensor, permute, reshape, zeros
 from formats.core.bundle import JSON, Bundle
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError

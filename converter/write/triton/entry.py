@@ -59,7 +59,7 @@ class TritonEntry(OnnxFiles):
             home.mkdir(parents=True)
             write_file(folder / CONFIGURATION, configuration.text().encode(), sync=sync)
             aside = payload.with_name(f"aside-{model}")
-            path = yield from self.write_graphs([graph], home, aside, sync=sync)
+            path = yield from self.write_graphs([graph], [GRAPH], home, aside, sync=sync)
             if path == home:
                 self._nest(home)
             batching = configuration.batching.describe()

@@ -6,7 +6,7 @@ import pytest
 from repository import FIXTURES
 
 import converter
-from converter.capture.capture_graph import CaptureRequest, capture_graph
+from converter.capture.capture_graph import CaptureRequest, capture_graphs
 from converter.extras import describe_install
 from converter.options import Options
 from formats.core.bundle import TensorSpec
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("exporter", ["auto", "export", "torchscript"])
 def test_the_extra_is_named(exporter):
     with pytest.raises(DependencyError) as caught:
-        capture_graph(
+        capture_graphs(
             TRACED, converter.read(TRACED), CaptureRequest(exporter=exporter, inputs=(X,))
         )
     assert "needs torch" in caught.value.found
@@ -40,6 +40,6 @@ def test_a_target_that_is_a_graph(tmp_path):
 def test_weights_alone_are_no_program():
     source = FIXTURES / "torch" / "torch1.0-checkpoint.pth"
     with pytest.raises(UnsupportedError) as caught:
-        capture_graph(source, converter.read(source), CaptureRequest())
+        capture_graphs(source, converter.read(source), CaptureRequest())
     assert caught.value.found == "holds weights, and no program"
     assert "arch=" in caught.value.hint

@@ -86,6 +86,10 @@ def test_force_replaces_one_kind_by_another(tmp_path, old, new):
         ({"model.onnx", "model.other.onnx"}, True),
         ({"model.onnx", "model.onnx.data"}, True),
         ({"model.onnx", "notes.txt"}, False),
+        ({"model.onnx", "config.json", "vocab.txt"}, True),
+        ({"encoder_model.onnx", "decoder_model.onnx", "config.json", "spiece.model"}, True),
+        ({"model.onnx", "config.json", "model.safetensors"}, False),
+        ({"config.json", "vocab.txt"}, False),
     ],
 )
 def test_a_folder_is_ours_by_what_is_in_it(tmp_path, names, is_ours):

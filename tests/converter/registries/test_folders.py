@@ -261,8 +261,10 @@ def test_the_best_form_is_taken_and_the_others_are_copies(tmp_path: Path) -> Non
     assert entries == {"bert": "torch-sharded"}
     assert skipped["bert/tf_model.h5"] == "another copy of pytorch_model.bin"
     (at / "pytorch_model.bin").unlink()
-    assert listed(tmp_path)[0] == {"bert": "keras-h5"}
+    assert listed(tmp_path)[0] == {"bert": "hf-tensorflow"}
     (at / "tf_model.h5").unlink()
+    assert listed(tmp_path)[0] == {"bert": "flax"}
+    (at / "flax_model.msgpack").unlink()
     entries, skipped = listed(tmp_path)
     assert entries == {"bert": "onnx"}
     assert skipped["bert/onnx/model_quantized.onnx"] == "another copy of onnx/model.onnx"

@@ -10,7 +10,7 @@ import pytest
 from repository import FIXTURES, SUPPORT
 
 import converter
-from converter.capture.capture_graph import Captured, CaptureRequest, capture_graph
+from converter.capture.capture_graph import Captured, CaptureRequest, capture_graphs
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.child.trust import parse_trust
 from converter.lower import lower
@@ -58,18 +58,18 @@ def spec(text):
 
 def captured(source, *inputs, **more):
     request = CaptureRequest(inputs=tuple(map(spec, inputs)), trust=TRUST, **more)
-    return capture_graph(source, converter.read(source), request)
+    return capture_graphs(source, converter.read(source), request)
 
 
 def lowered(source, *inputs):
     """Return what lowering makes of a program, without torch."""
     bundle = converter.read(source)
-    return Captured(bundle, lower(bundle, inputs=tuple(map(spec, inputs))))
+    return Captured(bundle, (lower(bundle, inputs=tuple(map(spec, inputs))),))
 
 
 def session(made, folder):
     folder.mkdir(exist_ok=True)
-    for _ in graph_files.write_self_contained(made.graph, made.bundle, folder, sync=False):
+    for _ in graph_files.write_self_contained(made.graphs[0], made.bundle, folder, sync=False):
         pass
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -131,18 +131,18 @@ def of_zoo(name, form, folder, animals, exporter):
 )
 def test_zoo(name, form, tmp_path, animals):
     source, made = of_zoo(name, form, tmp_path, animals, "auto")
-    assert made.graph.exporter in (f"torch.{e} {torch.__version__}" for e in ("export", "jit"))
+    assert made.graphs[0].exporter in (f"torch.{e} {torch.__version__}" for e in ("export", "jit"))
     before = converter.read(source).weights
     for called, tensor in before.items():
         assert made.bundle.weights[called].tobytes() == tensor.tobytes()
-    named = {w.tensor for w in made.graph.initializers.values() if isinstance(w, Weight)}
+    named = {w.tensor for w in made.graphs[0].initializers.values() if isinstance(w, Weight)}
     large = {n for n, t in before.items() if n in named and t.nbytes > 1024}
     assert large  # the source's own are what the graph names
     mine = [n for n in made.bundle.weights if n not in before]
     assert all(n.startswith("graph.") for n in mine)
     if name not in ("tagger", "swin"):  # LSTM's are put in another order, masks are folded
         assert not mine
-        assert "exporter's own" not in " ".join(made.graph.notes)
+        assert "exporter's own" not in " ".join(made.graphs[0].notes)
 
 
 @pytest.mark.parametrize("form", ["trace", "module"])
@@ -151,7 +151,7 @@ def test_zoo_through_torchscript(name, form, tmp_path, animals):
     if (name, form) == ("vit", "trace"):
         pytest.skip("a trace of nn.MultiheadAttention: torch.jit knows no ranks in it")
     _, made = of_zoo(name, form, tmp_path, animals, "torchscript")
-    assert made.graph.exporter == f"torch.jit {torch.__version__}"
+    assert made.graphs[0].exporter == f"torch.jit {torch.__version__}"
 
 
 @pytest.mark.parametrize("name", ["resnet", "tagger"])
@@ -226,9 +226,9 @@ def test_a_decision_on_numbers_becomes_a_branch(tmp_path):
     model = torch.jit.script(programs.Decides().eval())
     model.save(tmp_path / "m.pt")
     made = captured(tmp_path / "m.pt", "x:float32:n,4")
-    assert made.graph.exporter.startswith("torch.jit")
-    assert made.graph.notes[0].startswith("not exported by torch.export: ")
-    assert [n.op_type for n in made.graph.nodes].count("If") == 1
+    assert made.graphs[0].exporter.startswith("torch.jit")
+    assert made.graphs[0].notes[0].startswith("not exported by torch.export: ")
+    assert [n.op_type for n in made.graphs[0].nodes].count("If") == 1
     agree(made, model, tmp_path / "out", {"x": torch.ones(2, 4)}, {"x": -torch.ones(3, 4)})
 
 
@@ -248,7 +248,7 @@ def test_halves_and_integers(tmp_path):
     torch.jit.trace(model, torch.randn(2, 4)).save(tmp_path / "m.pt")
     made = lowered(tmp_path / "m.pt", "x:float32:n,4")
     agree(made, model, tmp_path / "out", {"x": torch.randn(3, 4)})
-    named = {w.tensor for w in made.graph.initializers.values() if isinstance(w, Weight)}
+    named = {w.tensor for w in made.graphs[0].initializers.values() if isinstance(w, Weight)}
     assert "weight" in named
 
 
@@ -276,7 +276,7 @@ def test_a_factory_with_arguments(tmp_path):
     agree(
         made, lambda **given: model(given["input"]), tmp_path / "out", {"input": torch.randn(3, 4)}
     )
-    assert made.graph.trusted.keys() == {"torch_zoo", "torch_programs"}
+    assert made.graphs[0].trusted.keys() == {"torch_zoo", "torch_programs"}
     with pytest.raises(UsageError, match="have other shapes"):
         captured(tmp_path / "m.pt", "input:float32:n,4", arch=Arch("torch_programs:make"))
     with pytest.raises(UsageError, match=r"the file lacks \d+ tensors.*the module has no"):
@@ -342,7 +342,7 @@ def test_an_unknown_class(tmp_path):
     torch.save(programs.Many(), tmp_path / "m.pt")
     source = tmp_path / "m.pt"
     with pytest.raises(SafetyError, match=r"torch_programs\.Many.*trust=\['torch_programs"):
-        capture_graph(source, converter.read(source), CaptureRequest())
+        capture_graphs(source, converter.read(source), CaptureRequest())
 
 
 def test_no_factory(tmp_path):

@@ -10,8 +10,8 @@ from repository import FIXTURES
 
 import converter
 from converter.lower.keras.lowering import model_of
+from converter.normalise.layouts import permute, reshape, zeros
 from converter.options import Options
-from converter.write.torch.layouts import permute, reshape, zeros
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.weights import DTYPES, Tensor
