@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 def test_without_transformers_the_extra_is_named(folder: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv(capture_graph.TORCH_PYTHON_VARIABLE, raising=False)
     monkeypatch.setattr(capture_graph.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DependencyError, match="takes transformers") as caught:
+    with pytest.raises(DependencyError, match="needs transformers") as caught:
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
     assert describe_install("transformers") in str(caught.value)
     made = converter.convert(folder, to="portable", out=tmp_path / "out")

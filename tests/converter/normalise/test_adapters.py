@@ -89,7 +89,7 @@ def test_an_adapter_of_another_base_is_refused_and_nothing_is_written(tmp_path: 
 
 def test_a_source_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
     base = PEFT / "lora.base.safetensors"
-    with pytest.raises(UsageError, match="source that is no adapter"):
+    with pytest.raises(UsageError, match="merges an adapter, and the source is none"):
         converter.convert(
             base, to="safetensors", out=tmp_path / "x", options=Options(merge_adapter=base)
         )

@@ -72,7 +72,7 @@ def test_rule_none_and_an_explicit_prefix():
     stripped = strip_prefixes(source, "module.")
     assert list(stripped.weights) == ["a", "b", "c"]
     assert stripped.metadata.normalisations[0].count == 2
-    with pytest.raises(UsageError, match=r"strip_prefix='absent\.': no tensor has"):
+    with pytest.raises(UsageError, match=r"strip_prefix='absent\.', and no tensor has"):
         strip_prefixes(source, "absent.")
 
 
