@@ -14,7 +14,7 @@ from converter.lower import lower
 from converter.normalise.quantized.forms import FindForm
 from converter.opsets import OPSET, OPSETS, QUANTIZED
 from converter.options import Options
-from formats import hugging_face
+from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, FixedInput, LeftOut, Normalisation, TensorSpec
 from formats.errors import (
@@ -28,6 +28,7 @@ from formats.errors import (
 )
 
 if TYPE_CHECKING:
+    from converter.capture.capture_graph import CaptureRequest
     from converter.child.trust import Trusted
     from converter.lower.graph import Graph
 
@@ -37,7 +38,8 @@ NO_COMPUTATION = (
     "tf_object_graph",
     hugging_face.ADAPTER,
 )  # kinds of topologies without a computation
-TORCH = ("torchscript", "exported_program", "torch_modules", PRETRAINED)  # kinds of topologies
+FOLDERS = (*hugging_face.KINDS, components.SENTENCES)  # kinds of folders that a library loads
+TORCH = ("torchscript", "exported_program", "torch_modules", *FOLDERS)  # kinds of topologies
 ASKED = re.compile(r"takes opset=(\d+)")  # phrase in messages of unsupported ops
 
 
@@ -67,6 +69,8 @@ def graphs_of(
     if options.task is not None and (bundle.topology is None or bundle.topology.kind != PRETRAINED):
         raise UsageError("task= with a source that is no Hugging Face folder of transformers'")
     opset, wanted = options.opset or _least(options), options.signatures
+    if bundle.topology is not None and bundle.topology.kind == components.DIFFUSERS:
+        return _of_pipeline(bundle, artifact, options, opset or OPSET, only_one=only_one)
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, found = _of_torch(bundle, artifact, options, opset or OPSET)
         graphs = _select_parts(found, wanted, only_one=only_one)
@@ -248,7 +252,7 @@ def _of_torch(
 ) -> "tuple[Bundle, Sequence[Graph]]":
     """Lower a torch program natively; if it has unsupported ops, have torch export it."""
     gap: ConvertError | None = None
-    is_pretrained = bundle.topology is not None and bundle.topology.kind == PRETRAINED
+    is_pretrained = bundle.topology is not None and bundle.topology.kind in FOLDERS
     if options.arch is None and options.exporter in ("auto", "native") and not is_pretrained:
         try:
             return bundle, [_natively(bundle, opset, options)]
@@ -261,15 +265,10 @@ def _of_torch(
             "state='io' with a graph that torch exports",
             hint="Convert lowers TorchScript archives and exported programs (.pt2) itself",
         )
-    from converter.capture.capture_graph import CaptureRequest, capture_graphs
+    from converter.capture.capture_graph import capture_graphs
 
-    request = CaptureRequest(
-        opset=opset, exporter=options.exporter, arch=options.arch, task=options.task,
-        inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
-        limits=options.limits,
-    )  # fmt: skip
     try:
-        captured = capture_graphs(artifact.path, bundle, request)
+        captured = capture_graphs(artifact.path, bundle, _request(options, opset))
     except (UnsupportedError, CorruptError) as e:
         if gap is not None:
             e.add_note(f"convert itself: {gap.found}")
@@ -284,6 +283,33 @@ def _of_torch(
     if gap is not None:
         captured.graphs[0].notes.insert(0, f"torch exported it, for here {gap.found}")
     return captured.bundle, captured.graphs
+
+
+def _of_pipeline(
+    bundle: Bundle, artifact: Artifact, options: Options, opset: int, *, only_one: bool
+) -> "tuple[Bundle, list[Graph]]":
+    """Have torch export the components of a pipeline, each by itself."""
+    from converter.capture.pipelines import capture_pipeline
+
+    wanted = options.signatures
+    captured = capture_pipeline(artifact.path, bundle, _request(options, opset), wanted)
+    graphs = _select_parts(captured.graphs, wanted, only_one=only_one)
+    left_out = [
+        LeftOut(f"graph of {name}", reason_of(e), gaps_of(e))
+        for name, e in captured.failures.items()
+    ]
+    return _told(captured.bundle, graphs, left_out), graphs
+
+
+def _request(options: Options, opset: int) -> "CaptureRequest":
+    """Return how torch is to export a source."""
+    from converter.capture.capture_graph import CaptureRequest
+
+    return CaptureRequest(
+        opset=opset, exporter=options.exporter, arch=options.arch, task=options.task,
+        inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
+        limits=options.limits,
+    )  # fmt: skip
 
 
 def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":

@@ -107,6 +107,12 @@ class Artifact:
         folder = self.path if self.is_folder else self.path.parent
         return self._open(resolve_member(folder, name))
 
+    def subfolder(self, name: str) -> "Artifact":
+        """Return a folder inside this one; the files that are opened there count among its own."""
+        inner = Artifact(self.path / name, self.limits)
+        inner._opened = self._opened
+        return inner
+
     @property
     def opened(self) -> dict[str, File]:
         """The files that detection and reading used, by name relative to the artifact's folder.

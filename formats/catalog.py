@@ -52,6 +52,8 @@ class Format(NamedTuple):
 FORMATS = (
     Format("portable",        "portable",          (".portable",),
            "the bundle that convert writes", "manifest.json, model.safetensors"),
+    Format("components",      "components",        (),
+           "folders of diffusers and sentence-transformers, their tensors as component/name"),
     Format("safetensors",     "safetensors",       (".safetensors",),
            "one file; shards with an index", "one file; shards with an index"),
     Format("keras-h5",        "keras.h5",          (".h5", ".hdf5", ".keras", ".hdf"),

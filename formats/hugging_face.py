@@ -13,7 +13,9 @@ from formats.core.bundle import JSON, Topology
 from formats.core.storage import Span
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
-KIND, ADAPTER = "hf_config", "peft_adapter"  # of topologies
+# Kinds of topologies: the library whose model the configuration is of, and an adapter.
+KIND, TIMM, DIFFUSERS, ADAPTER = "hf_config", "timm_config", "diffusers_config", "peft_adapter"
+KINDS = (KIND, TIMM, DIFFUSERS)
 ASSETS = frozenset((".json", ".txt", ".model", ".yaml", ".jinja", ".md"))  # suffixes
 QUANTIZATION = ("quantization_config", "compression_config")  # entries of a configuration
 # Files beside it that older libraries wrote -> the method.
@@ -28,7 +30,14 @@ FILES = {
     ADAPTER_CONFIG: (ADAPTER, ("peft_type", "base_model_name_or_path", "r", "lora_alpha")),
     CONFIG: (
         KIND,
-        ("architectures", "model_type", "_class_name", "torch_dtype", "transformers_version"),
+        (
+            "architectures",
+            "architecture",
+            "model_type",
+            "_class_name",
+            "torch_dtype",
+            "transformers_version",
+        ),
     ),
 }
 
@@ -47,8 +56,15 @@ def read_topology(artifact: Artifact) -> Topology | None:
             if kind == KIND and (settings := _find_settings(artifact, config)):
                 summary["quantization"] = _describe(settings)
                 config = _with_settings(config, settings)
-            return Topology(kind, summary, config)
+            return Topology(_find_kind(config) if kind == KIND else kind, summary, config)
     return None
+
+
+def _find_kind(config: JSON) -> str:
+    """Return the kind of a configuration: diffusers names a class, timm an architecture."""
+    if not isinstance(config, dict) or "model_type" in config:
+        return KIND
+    return DIFFUSERS if "_class_name" in config else TIMM if "architecture" in config else KIND
 
 
 def _read_json(artifact: Artifact, name: str) -> JSON:

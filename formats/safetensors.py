@@ -60,7 +60,7 @@ def read(artifact: Artifact) -> Bundle:
     if artifact.is_folder:
         return _read_folder(artifact)
     if artifact.name.endswith(INDEX_SUFFIX):
-        return _read_index(artifact, File(artifact.path))
+        return read_index(artifact, File(artifact.path))
     header = read_header(artifact.span, artifact.limits)
     return _bundle([header], variant="one file")
 
@@ -147,12 +147,23 @@ def _read_folder(artifact: Artifact) -> Bundle:
     if len(index) > 1:
         raise CorruptError(f"has several indices: {', '.join(index)}", where=artifact.path)
     if index:
-        return _read_index(artifact, artifact.member(index[0]))
+        return read_index(artifact, artifact.member(index[0]))
     names = [n for n in artifact.names if n.endswith(SUFFIX)]
     return read_files(artifact, names, variant=f"folder of {len(names)} files")
 
 
-def _read_index(artifact: Artifact, file: File) -> Bundle:
+def read_index(artifact: Artifact, file: File) -> Bundle:
+    """Read the shards that an index names.
+
+    Args:
+        artifact: Their folder, or the index.
+        file: The index.
+
+    Raises:
+        CorruptError: The index and the shards do not fit.
+        LimitError: The index is too long.
+        SafetyError: It names a file outside its folder.
+    """
     limit = artifact.limits.max_header_bytes
     span = Span.whole(file)
     if span.length > limit:

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ from converter.lower.graph import Attribute, Graph, Node, Shape
 from converter.lower.onnx.lowering import lower
 from converter.options import Arch
 from converter.passes import simplify
-from formats import hugging_face
+from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
 from formats.core.weights import Tensor
@@ -45,10 +46,16 @@ from formats.torch import export as torch_export
 
 SCRIPT = Path(__file__).with_name("torch_exporter.py")
 UNNAMED = "model"  # stem of the file of a program without a name
-PRETRAINED = hugging_face.KIND
-FORMS = ("torchscript", "exported_program", "torch_modules", PRETRAINED)
+PRETRAINED, SENTENCES = hugging_face.KIND, components.SENTENCES
+# Form of a folder -> the extra with the library that loads it.
+FOLDERS = {
+    PRETRAINED: "transformers", hugging_face.TIMM: "timm", hugging_face.DIFFUSERS: "diffusers",
+    SENTENCES: "sentence-transformers",
+}  # fmt: skip
+OF_IMAGES = (hugging_face.TIMM, hugging_face.DIFFUSERS)  # forms whose images may be of any size
+FORMS = ("torchscript", "exported_program", "torch_modules", *FOLDERS)
 STATE_DICT = "state_dict"
-TRUSTING = ("torch_modules", STATE_DICT, PRETRAINED)  # forms that may run trusted code
+TRUSTING = ("torch_modules", STATE_DICT, PRETRAINED, SENTENCES)  # forms that may run trusted code
 EXPORTERS = ("export", "torchscript")
 # No class of a library may fetch code or weights while a source is opened.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -65,6 +72,7 @@ class CaptureRequest:
         task: What the model of a Hugging Face folder is for.
         inputs: Inputs of a program that does not record them.
         hinted: Inputs that a registry declares, used where there are no example inputs.
+        fixes_images: Whether height and width of images are the model's own, and not free.
         trust: The user's modules whose code may run in the child.
         allowance: Time and memory of the child.
         limits: For reading the file that the child writes.
@@ -76,6 +84,7 @@ class CaptureRequest:
     task: str | None = None
     inputs: tuple[TensorSpec, ...] = ()
     hinted: tuple[TensorSpec, ...] = ()
+    fixes_images: bool = False
     trust: tuple[Trusted, ...] = ()
     allowance: Allowance = field(default_factory=Allowance)
     limits: Limits = DEFAULT
@@ -92,6 +101,32 @@ class Captured:
 def capture_graphs(source: Path, bundle: Bundle, request: CaptureRequest) -> Captured:
     """Return the graphs that torch exports from a source: one, or one for each part of its model.
 
+    Where height and width of images cannot be free, they are the model's own.
+
+    Args:
+        source: The artifact.
+        bundle: As read from it.
+        request: How it is exported.
+
+    Raises:
+        ConvertError: As `_capture`.
+    """
+    try:
+        return _capture(source, bundle, request)
+    except UnsupportedError as e:
+        if request.inputs or _form(bundle, request) not in OF_IMAGES:
+            raise
+        with suppress(UnsupportedError):
+            captured = _capture(source, bundle, replace(request, fixes_images=True))
+            note = f"height and width of images are fixed: {e.found}"
+            captured.graphs[0].notes.insert(0, note)
+            return captured
+        raise
+
+
+def _capture(source: Path, bundle: Bundle, request: CaptureRequest) -> Captured:
+    """Return the graphs that torch exports from a source.
+
     Args:
         source: The artifact.
         bundle: As read from it.
@@ -106,8 +141,8 @@ def capture_graphs(source: Path, bundle: Bundle, request: CaptureRequest) -> Cap
         DependencyError: torch is not installed, or its child died.
     """
     form = _form(bundle, request)
-    if form == PRETRAINED:
-        _check_pretrained(source, bundle, request)
+    if form in FOLDERS:
+        _check_folder(source, bundle, request, form)
     # The exported file is read again when weights are written: its folder lives as long as they do.
     folder = TemporaryFolder()
     here = folder.path
@@ -131,6 +166,7 @@ def capture_graphs(source: Path, bundle: Bundle, request: CaptureRequest) -> Cap
         "trusted": plain(request.trust),
         "root": str(ROOT),
         "inputs": [_spec_json(s) for s in specs],
+        "fixed": request.fixes_images,
         "values": _save_examples(known, here),
         "exporters": _exporters(form, request),
         "opset": request.opset,
@@ -145,7 +181,7 @@ def capture_graphs(source: Path, bundle: Bundle, request: CaptureRequest) -> Cap
         environment=OFFLINE,
     )
     if answer.get("status") != "done":
-        _refuse(source, answer, request)
+        _refuse(source, answer, request, form)
     trusted = request.trust if form in TRUSTING else ()
     graphs = []
     for entry in answer["graphs"]:
@@ -189,30 +225,31 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
     return STATE_DICT
 
 
-def _check_pretrained(source: Path, bundle: Bundle, request: CaptureRequest) -> None:
-    """Raise, without starting a child, where it would find no model or no transformers."""
+def _check_folder(source: Path, bundle: Bundle, request: CaptureRequest, form: str) -> None:
+    """Raise, without starting a child, where it would find no model or no library."""
     summary = bundle.topology.summary if bundle.topology else {}
-    if "model_type" not in summary and "architectures" not in summary:
+    if form == PRETRAINED and not {"model_type", "architectures"} & {*summary}:
         raise UnsupportedError(
             "graphs of folders whose config.json names no model of transformers", where=source.name,
             hint="Name what builds their module: arch='package.module:factory'",
         )  # fmt: skip
-    # The folder's own: the bundle may have been dequantised, but transformers reads the folder.
-    config = source / hugging_face.CONFIG
-    told = json.loads(config.read_bytes()) if config.is_file() else None
-    if settings := hugging_face.find_quantization(told):
-        raise UnsupportedError(
-            f"graphs of folders whose weights are quantised ({settings['quant_method']})",
-            where=source.name,
-            hint="to='onnx' keeps them in its graph, dequantize=True makes floats of them",
-        )  # fmt: skip
+    # The folder's own: the bundle may have been dequantised, but the library reads the folder.
+    for config in (source / hugging_face.CONFIG, *source.glob(f"*/{hugging_face.CONFIG}")):
+        told = json.loads(config.read_bytes()) if config.is_file() else None
+        if settings := hugging_face.find_quantization(told):
+            raise UnsupportedError(
+                f"graphs of folders whose weights are quantised ({settings['quant_method']})",
+                where=source.name,
+                hint="to='onnx' keeps them in its graph, dequantize=True makes floats of them",
+            )  # fmt: skip
     if request.task is not None and request.task.removesuffix(WITH_PAST) not in TASKS:
         raise UsageError(f"task {request.task!r} is not known", expected=", ".join(TASKS))
-    if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec("transformers"):
+    library = FOLDERS[form].replace("-", "_")
+    if TORCH_PYTHON_VARIABLE in os.environ or importlib.util.find_spec(library):
         return
     raise DependencyError(
-        "converting its graph needs transformers, which is not installed", where=source.name,
-        hint=describe_install("transformers"),
+        f"converting its graph needs {FOLDERS[form]}, which is not installed", where=source.name,
+        hint=describe_install(FOLDERS[form]),
     )  # fmt: skip
 
 
@@ -220,7 +257,7 @@ def _exporters(form: str, request: CaptureRequest) -> list[str]:
     """Return the exporters to try, in order: of a folder's model the program alone is asked for."""
     if request.exporter in EXPORTERS:
         return [request.exporter]
-    return ["program"] if form == PRETRAINED else [*EXPORTERS]
+    return ["program"] if form in FOLDERS else [*EXPORTERS]
 
 
 def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limits) -> Path:
@@ -259,7 +296,9 @@ def _save_examples(known: Sequence[Example], folder: Path) -> dict[str, str]:
     return names
 
 
-def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) -> NoReturn:
+def _refuse(
+    source: Path, answer: Mapping[str, Any], request: CaptureRequest, form: str
+) -> NoReturn:
     """Raise the error that an answer without a graph stands for."""
     versions = answer.get("versions", {})
     torch = f"torch {versions.get('torch', '')}".strip()
@@ -269,7 +308,7 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
             lacking = " and ".join(answer["lacking"])
             raise DependencyError(
                 f"converting its graph needs {lacking}, which is not installed", where=source.name,
-                hint=describe_install("torch"),
+                hint=describe_install(FOLDERS.get(form, "torch")),
             )  # fmt: skip
         case "refused":
             raise SafetyError(error, where=source.name)
@@ -302,7 +341,7 @@ def _input_options(answer: Mapping[str, Any]) -> str:
 def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
     """Record which exporter made a graph, and whose code it ran."""
     versions = answer["versions"]
-    library = f"transformers {versions['transformers']}, " if "transformers" in versions else ""
+    library = f"{answer['library']}, " if "library" in answer else ""
     graph.exporter = f"{library}{answer['exporter']} {versions['torch']}"
     graph.notes = []
     graph.metadata = {}

@@ -11,8 +11,8 @@ Spec: https://huggingface.co/docs/optimum-onnx/onnx/usage_guides/export_a_model
 import importlib
 import inspect
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,8 @@ def load(
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     recorded = json.loads((folder / "config.json").read_text("utf-8"))
-    own_code = _find_own_code(transformers, recorded)
-    if own_code and own_code not in trusted:
-        raise UntrustedError(f"trust=['{own_code}={folder / own_code}.py']")
+    own_code = find_own_code(transformers, recorded)
+    check_trusted(folder, {own_code} - {""}, trusted)
     settings = {"local_files_only": True, "trust_remote_code": bool(own_code)}
     config = transformers.AutoConfig.from_pretrained(folder, **settings)
     config.use_cache = False
@@ -87,7 +86,7 @@ def load(
     return model.to(device), declare_inputs(model, config, folder), notes[: len(unused)]
 
 
-def _find_own_code(transformers: Any, recorded: Mapping[str, Any]) -> str:
+def find_own_code(transformers: Any, recorded: Mapping[str, Any]) -> str:
     """Return the module of the folder that has the model's class; empty if transformers has it.
 
     Raises:
@@ -100,6 +99,35 @@ def _find_own_code(transformers: Any, recorded: Mapping[str, Any]) -> str:
     if any("--" in place for place in (*places, str(classes.get("AutoConfig")))):
         raise UntrustedError(f"it is that of another folder, {places[0]}, and is not run")
     return places[0].partition(".")[0]
+
+
+def check_trusted(folder: Path, modules: Iterable[str], trusted: Mapping[str, Any]) -> None:
+    """Raise UntrustedError if a module of a folder is not trusted."""
+    for name in sorted(modules):
+        if name not in trusted:
+            raise UntrustedError(f"trust=['{name}={folder / name}.py']")
+
+
+@contextmanager
+def note_missing(transformers: Any) -> Iterator[list[str]]:
+    """Collect the tensors that models loaded in this context lack.
+
+    Another library that loads a model with transformers does not return them.
+    """
+    missing: list[str] = []
+    plain = transformers.PreTrainedModel.__dict__["from_pretrained"]
+
+    def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs["output_loading_info"] = True
+        model, found = plain.__func__(cls, *args, **kwargs)
+        missing.extend(sorted(found["missing_keys"]))
+        return model
+
+    transformers.PreTrainedModel.from_pretrained = classmethod(from_pretrained)
+    try:
+        yield missing
+    finally:
+        transformers.PreTrainedModel.from_pretrained = plain
 
 
 def _is_model(transformers: Any, name: Any) -> bool:

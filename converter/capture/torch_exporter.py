@@ -6,6 +6,7 @@ with torch can run it. ``question.json`` has what `torch_loading` needs to load 
     inputs     name, dtype and shape of each input, a name for a dynamic axis; none for a program
                that records its own
     values     files of example inputs, by name, where there are any
+    fixed      whether height and width of images are fixed at the model's own
     exporters  ``export``, ``torchscript`` and ``program``, in the order to try them
     opset      version of ONNX's operators
 
@@ -54,7 +55,11 @@ NOISE = (
 )
 # fmt: on
 UNNAMED = "model"  # stem of the file of the only program
-PACKAGES = {"hf_config": ("torch", "transformers")}  # that a form needs
+# Form of a folder -> the package that loads it.
+LIBRARIES = {
+    "hf_config": "transformers", "timm_config": "timm", "diffusers_config": "diffusers",
+    "sentence_transformers": "sentence_transformers",
+}  # fmt: skip
 DEPRECATED = (DeprecationWarning, FutureWarning, PendingDeprecationWarning)
 
 
@@ -94,7 +99,8 @@ def main(folder: Path) -> None:
 
 def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     exporters = list(question["exporters"])
-    needed = [*PACKAGES.get(question["form"], ("torch",))]
+    library = LIBRARIES.get(question["form"])
+    needed = ["torch", *([library] if library else [])]
     needed += [] if exporters == ["program"] else ["onnx", "onnxscript"]
     missing = [m for m in needed if importlib.util.find_spec(m) is None]
     if "torchscript" in exporters and "torch" not in missing and missing:
@@ -106,8 +112,8 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     describe_error = _beside("../child/describe_error").describe_error
     logging.disable(logging.ERROR)
     answer: dict[str, Any] = {"versions": {"torch": torch.__version__}}
-    if "transformers" in needed:
-        answer["versions"]["transformers"] = importlib.metadata.version("transformers")
+    if library:
+        answer["library"] = f"{library} {importlib.metadata.version(library)}"
     torch.backends.mha.set_fastpath_enabled(False)  # an operator that no exporter knows
     try:
         loaded = loading.load(torch, question)
@@ -190,6 +196,9 @@ def _source(
     if loaded.program is not None and not question["inputs"]:
         return _recorded(torch, loaded)
     specs = [dict(spec) for spec in question["inputs"] or loaded.inputs]
+    for spec in specs if question.get("fixed") else ():
+        own = {name: size for name, (_, size) in spec.get("sizes", {}).items()}
+        spec["shape"] = [own.get(n, n) for n in spec["shape"]]
     if not specs:
         raise InputsError("it does not record its inputs")
     parameters = loading.parameters(loaded.module)
@@ -248,10 +257,13 @@ def example(
         np = importlib.import_module("numpy")
         array = torch.from_numpy(np.load(folder / value)).to(dtype)
         return torch.cat([array] * BATCH) if array.ndim and array.shape[0] == 1 else array
+    own = {name: size for name, (size, _) in spec.get("sizes", {}).items()}
     sizes = [
-        n if isinstance(n, int) else BATCH if n.lower() in BATCHES else length * (1 + n.count("+"))
+        n if isinstance(n, int)
+        else BATCH if n.lower() in BATCHES
+        else own.get(n, length * (1 + n.count("+")))
         for n in spec["shape"]
-    ]
+    ]  # fmt: skip
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(sizes, dtype=torch.float32).to(dtype)
     if dtype is torch.bool:

@@ -5,11 +5,14 @@ so that any Python (3.10 and later) with torch can run it. Both the child that e
 the child that runs the source to verify one load it with this module. A question has
 
     form        ``torchscript``, ``exported_program``, ``torch_modules``, ``state_dict`` or
-                ``hf_config``: a folder of Hugging Face's, which `pretrained` loads
+                ``hf_config``: a folder of Hugging Face's, which `pretrained` loads; or
+                ``timm_config``, ``diffusers_config``, ``sentence_transformers``: a folder that the
+                library of that name loads
     source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
     arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
     task        for ``hf_config``: what the model is for, or null
-    part        for ``hf_config``: the only one of `generation.PARTS` that is wanted, or null
+    part        the only program of a model of several that is wanted, or null: for ``hf_config``
+                one of `generation.PARTS`, for ``diffusers_config`` ``encoder`` or ``decoder``
     trusted     the user's modules, name and path, whose classes a pickle may use
     root        folder of the project, which imports these
 
@@ -18,6 +21,7 @@ modules. A class of ``__main__`` is looked up in trusted modules by its name. Al
 pickle are refused. Loaded modules are in evaluation mode.
 """
 
+import contextlib
 import enum
 import importlib
 import importlib.util
@@ -111,7 +115,8 @@ class Loaded:
         program: The ExportedProgram, if it is one.
         notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
-        inputs: Name, dtype and shape of each input, where the source's library knows them.
+        inputs: Name, dtype and shape of each input, where the source's library knows them; of free
+            axes also ``sizes``: of the example, and the model's own.
         name: Of one of the programs that a source becomes; empty where it is the only one.
         others: The programs after the first.
     """
@@ -144,7 +149,7 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
         "torch_modules": _load_pickle,
         "state_dict": _with_factory,
         "hf_config": _pretrained,
-    }[question["form"]]
+    }.get(question["form"], _of_library)
     loaded = loader(torch, question, device)
     for each in (loaded, *loaded.others):
         if each.program is None:
@@ -365,16 +370,47 @@ def _pretrained(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     folder, trusted = Path(question["source"]), _import_trusted(question)
     task = question["task"]
     head = (task or "").removesuffix(generation.WITH_PAST)
-    try:
+    with _refusals():
         model, inputs, notes = pretrained.load(folder, device, trusted, head)
-    except pretrained.UntrustedError as e:
-        raise RefusedError(f"its class is code in the folder: {e}") from e
-    except pretrained.IncompleteError as e:
-        raise MismatchError(str(e)) from e
     parts = generation.split_model(torch, model, inputs, task, question.get("part"))
     first, *others = (Loaded(part.module, inputs=part.inputs, name=part.name) for part in parts)
     first.others, first.notes = others, notes
     return first
+
+
+def _of_library(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    """Load a folder of timm, diffusers or sentence-transformers with the library itself."""
+    os.environ.update(OFFLINE)
+    folder, part = Path(question["source"]), question.get("part")
+    notes: list[str] = []
+    # CPU kernels of attention approximate exponentials, with errors of many units of rounding.
+    torch.backends.cuda.enable_flash_sdp(False)  # noqa: FBT003 - torch's own
+    with _refusals():
+        if question["form"] == "timm_config":
+            programs = beside("timm_models").load(folder, device)
+        elif question["form"] == "diffusers_config":
+            programs = beside("diffusion_models").load(torch, folder, device, pretrained)
+        else:
+            trusted = _import_trusted(question)
+            programs, notes = beside("sentence_models").load(folder, device, trusted, pretrained)
+    first, *others = (
+        Loaded(generation.as_module(torch, model, inputs, call), inputs=inputs, name=name)
+        for name, model, inputs, call in programs
+        if part in (None, name)
+    )
+    first.others, first.notes = others, notes
+    return first
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise what loaders of folders raise as this module's errors."""
+    try:
+        yield
+    except pretrained.UntrustedError as e:
+        raise RefusedError(f"its class is code in the folder: {e}") from e
+    except pretrained.IncompleteError as e:
+        raise MismatchError(str(e)) from e
 
 
 # -- calling -------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def merge_adapter(adapter: Bundle, base: Bundle) -> Bundle:
     details = f"{len(layers)} layers and {len(others)} whole tensors of {adapter.metadata.variant}"
     change = Normalisation("LoRA adapter merged", len(layers) + len(others), details)
     metadata = replace(base.metadata, normalisations=(*base.metadata.normalisations, change))
-    is_folder = base.topology is not None and base.topology.kind == hugging_face.KIND
+    is_folder = base.topology is not None and base.topology.kind in hugging_face.KINDS
     topology = base.topology if is_folder else None
     return replace(base, weights=weights, metadata=metadata, topology=topology)
 

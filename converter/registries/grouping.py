@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from converter.registries import mlmodel
-from formats import portable
+from formats import components, portable
 from formats.containers import jsontext
 from formats.errors import ConvertError
 from formats.tensorflow import savedmodel
@@ -266,6 +266,26 @@ _OF_FRAMEWORKS = {"tf_model.h5": "hf-tensorflow", "flax_model.msgpack": "flax"}
 _EXPORTS = ("onnx", "openvino", "coreml", "tflite")  # folders of copies
 
 
+def _components(found: Division) -> None:
+    """Group a pipeline, or the modules of a model of sentences, with the folders of its index."""
+    for index in _present(tuple(components.KINDS), found.files):
+        try:
+            text = found.listing.read(index, _LARGEST_INDEX)
+            content = jsontext.parse(text, where=index, limit=_LARGEST_INDEX)
+        except ConvertError:
+            continue
+        named = components.list_components(content)
+        folders = {path.partition("/")[0] for path in named} - {""}
+        inside = _present(sorted(folders), found.folders)
+        if not inside:
+            continue
+        own = [n for n in found.files if n.endswith((*_LIKE_CONFIG, ".md"))]
+        if "" in named:  # the root folder is a component, too
+            own += [n for n in found.files if _FAMILIES[0].copies.fullmatch(n) and n not in own]
+            found.skip(_present(_EXPORTS, found.folders), "another copy of the model")
+        found.add(Group(("",), components.FORMAT, tuple(own), inside))
+
+
 def _hugging_face(found: Division) -> None:
     before = len(found.groups)
     for family in _FAMILIES:
@@ -483,6 +503,7 @@ RULES: tuple[Callable[[Division], None], ...] = (
     _find_deepspeed,
     _find_megatron,
     _find_ranks,
+    _components,  # its folders are models of Hugging Face's
     _hugging_face,  # before the indices, of which it has several for the same weights
     _indices,
     _number,  # what no index names

@@ -113,7 +113,9 @@ def _graph_files(converted: Path) -> list[Path]:
     if converted.is_dir():
         found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
         parts = [converted / f"{part}.onnx" for part in PARTS]
-        return found if (converted / GRAPH).is_file() else [p for p in parts if p.is_file()]
+        if (converted / GRAPH).is_file():
+            return found
+        return [p for p in parts if p.is_file()] or sorted(converted.glob(f"*/{GRAPH}"))
     return [converted] if converted.suffix == ".onnx" else []
 
 

@@ -3,14 +3,16 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from converter.options import Options
 from converter.write import weight_files
 from converter.write.assets import write_assets
 from converter.write.plan import Plan, Writing
-from formats import hugging_face
+from converter.write.readback import WeightsReport
+from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.storage import Blocks
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 
 # Configuration -> name of the files of weights beside it, without suffix and shard number.
 STEMS = {hugging_face.ADAPTER_CONFIG: "adapter_model", hugging_face.CONFIG: "model"}
+DIFFUSION = "diffusion_pytorch_model"  # that name in folders of diffusers' models
+
+
+class Part(NamedTuple):
+    """A folder of the output with weights: its path, its tensors, and which file has which."""
+
+    folder: str
+    bundle: Bundle
+    layout: ShardLayout
 
 
 class HuggingFaceFolder(Plan):
@@ -29,24 +40,37 @@ class HuggingFaceFolder(Plan):
 
     Attributes:
         bundle: As it will be.
-        layout: Which tensors go into which file.
+        parts: The weights: of one folder, or of each component of a pipeline.
     """
 
-    def __init__(self, bundle: Bundle, layout: ShardLayout) -> None:
-        self.bundle, self.warnings, self.layout = bundle, (), layout
+    def __init__(self, bundle: Bundle, parts: Sequence[Part]) -> None:
+        self.bundle, self.warnings, self.parts = bundle, (), parts
         self.folder_reason = "the configuration stands beside the weights, so it is a folder"
 
     def summary(self) -> str:
         """Return how many files of weights there are, how large, and how many stand beside them."""
-        return f"{weight_files.summary(self.layout)}, {len(self.bundle.assets)} beside them"
+        sizes = "; ".join(
+            f"{part.folder}: {weight_files.summary(part.layout)}".removeprefix(": ")
+            for part in self.parts
+        )
+        return f"{sizes}, {len(self.bundle.assets)} beside them"
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the weights, and the files beside them."""
-        report = yield from weight_files.write(
-            self.bundle, self.layout, payload, Blocks(), None, verify=verify, sync=sync
-        )
+        reports = []
+        for folder, bundle, layout in self.parts:
+            home = payload / folder
+            home.mkdir(parents=True, exist_ok=True)
+            report = yield from weight_files.write(
+                bundle, layout, home, Blocks(), None, verify=verify, sync=sync
+            )
+            reports.append(report)
         write_assets(self.bundle, payload, sync=sync)
-        return payload, report
+        found = [report for report in reports if report is not None]
+        if not found:
+            return payload, None
+        tensors, nbytes = sum(r.tensors for r in found), sum(r.nbytes for r in found)
+        return payload, WeightsReport(tensors, nbytes, {}, {})
 
 
 def plan(
@@ -59,20 +83,46 @@ def plan(
         UnsupportedError: It holds no tensors.
     """
     del graphs  # there are none for this target
-    stem = next((stem for name, stem in STEMS.items() if name in bundle.assets), None)
-    if stem is None:
-        raise UsageError(
-            "to='hf' needs the configuration of the model",
-            where=artifact.path,
-            expected="a folder with config.json or adapter_config.json",
-        )
     if not bundle.weights:
         raise UnsupportedError("holds no tensors", where=artifact.path)
-    layout = plan_shards(
-        bundle.weights, bundle.encodings, stem=stem, max_shard_bytes=options.shard_bytes,
-        metadata=_recorded(bundle),
-    )  # fmt: skip
-    return HuggingFaceFolder(bundle, layout)
+    parts = []
+    for folder, model in _split(bundle).items():
+        stem = _find_stem(bundle, folder)
+        if stem is None:
+            raise UsageError(
+                "to='hf' needs the configuration of the model",
+                where=artifact.path / folder,
+                expected="a folder with config.json or adapter_config.json",
+            )
+        layout = plan_shards(
+            model.weights, model.encodings, stem=stem, max_shard_bytes=options.shard_bytes,
+            metadata=_recorded(bundle),
+        )  # fmt: skip
+        parts.append(Part(folder, model, layout))
+    return HuggingFaceFolder(bundle, parts)
+
+
+def _split(bundle: Bundle) -> dict[str, Bundle]:
+    """Return the model of each folder of the output, its tensors named as in its own files."""
+    if bundle.metadata.format != components.FORMAT:
+        return {"": bundle}
+    found = {}
+    for folder, names in components.split(bundle).items():
+        front = f"{folder}/" if folder else ""
+        weights = {name.removeprefix(front): bundle.weights[name] for name in names}
+        found[folder] = replace(bundle, weights=weights, encodings={})
+    return found
+
+
+def _find_stem(bundle: Bundle, folder: str) -> str | None:
+    """Return the name of a folder's files of weights, by its configuration; None: it has none."""
+    front = f"{folder}/" if folder else ""
+    topology = bundle.topology
+    configs = {} if topology is None else components.configs_of(topology)
+    kind = "" if topology is None else topology.kind
+    if "_class_name" in configs.get(folder, {}) or kind == hugging_face.DIFFUSERS:
+        return DIFFUSION
+    return next((stem for name, stem in STEMS.items() if f"{front}{name}" in bundle.assets), None)
 
 
 def _recorded(bundle: Bundle) -> dict[str, str]:
@@ -88,7 +138,7 @@ def changed_folder(bundle: Bundle, artifact: Artifact) -> Iterator[Artifact]:
 
     It lies in a temporary folder. A source of another kind stays what it is.
     """
-    if bundle.topology is None or bundle.topology.kind != hugging_face.KIND:
+    if bundle.topology is None or bundle.topology.kind not in hugging_face.KINDS:
         yield artifact
         return
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:

@@ -5,11 +5,14 @@ model's configuration and tokenizer, as Optimum's runtime classes load it.
 """
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from converter import passes
 from converter.byte_sizes import readable_size
+from converter.capture.generation import PARTS
+from converter.capture.pipelines import find_component
 from converter.events import Progress, Step
 from converter.graphs import describe_graph
 from converter.lower.graph import Graph, needed
@@ -18,11 +21,15 @@ from converter.passes.reduce_precision import NARROW, Reduced, reduce_precision
 from converter.write import graph_files
 from converter.write.assets import write_assets
 from converter.write.plan import GraphFile, Plan, Writing
-from formats import hugging_face
 from formats.artifact import Artifact
+from formats.components import DIFFUSERS as PIPELINE
+from formats.components import KINDS as COMPONENTS
 from formats.core.bundle import Bundle
+from formats.core.storage import Span
+from formats.hugging_face import CONFIG, DIFFUSERS, KINDS
 
 SUFFIX = ".onnx"
+FOLDERS = (*KINDS, *COMPONENTS.values())  # kinds of sources that are a library's folders
 
 
 class OnnxFiles(Plan):
@@ -52,19 +59,37 @@ class OnnxFiles(Plan):
     def settle(self, output: Path) -> None:
         """Make it a folder with the model's configuration where it is not named like a file."""
         topology = self.bundle.topology
-        is_of_folder = topology is not None and topology.kind == hugging_face.KIND
+        is_of_folder = topology is not None and topology.kind in FOLDERS
         self.is_pretrained = is_of_folder and output.suffix != SUFFIX
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file, or the folder."""
         del verify  # a graph has no weights of its own to compare
-        names = graph_files.file_names(self.graphs)
+        names = self._names(self.graphs)
         aside = payload.with_name("aside")
         path = yield from self.write_graphs(self.graphs, names, payload, aside, sync=sync)
         if self.is_pretrained:
-            write_assets(self.bundle, payload, sync=sync)
+            write_assets(replace(self.bundle, assets=self._assets()), payload, sync=sync)
             return payload, None
         return path, None
+
+    def _names(self, graphs: Sequence[Graph]) -> list[str]:
+        """Return the names of the files; those of a pipeline are in folders of their own."""
+        topology = self.bundle.topology
+        is_of_diffusers = topology is not None and topology.kind in (DIFFUSERS, PIPELINE)
+        if is_of_diffusers and self.is_pretrained and all(g.signature for g in graphs):
+            return [f"{graph.signature}/{graph_files.GRAPH}" for graph in graphs]
+        return graph_files.file_names(graphs)
+
+    def _assets(self) -> dict[str, Span]:
+        """Return the files beside the graphs: each graph of a pipeline has its configuration."""
+        assets = dict(self.bundle.assets)
+        for graph in self.graphs:
+            folder = find_component(self.bundle.topology, graph.signature)
+            name = f"{folder}/{CONFIG}" if folder else CONFIG
+            if graph.signature and name in assets and graph.signature not in PARTS:
+                assets[f"{graph.signature}/{CONFIG}"] = assets[name]
+        return assets
 
     def write_graphs(
         self, graphs: Sequence[Graph], names: Sequence[str], home: Path, aside: Path, *, sync: bool
@@ -85,13 +110,16 @@ class OnnxFiles(Plan):
         for graph, name in zip(graphs, names, strict=True):
             begin = perf_counter()
             full = passes.run(graph, self.bundle.weights)
+            target = home / name
+            target.parent.mkdir(exist_ok=True)
             if self.options.precision is None:
-                file, final = GraphFile(graph, home / name), full
+                file, final = GraphFile(graph, target), full
             else:
-                file, final = yield from self._reduce(graph, full, home / name, aside)
-            path = yield from self._write(final, home, name, sync=sync)
+                beside = (aside / name).parent
+                file, final = yield from self._reduce(graph, full, target, beside)
+            path = yield from self._write(final, target.parent, target.name, sync=sync)
             self._files.append(file)
-            size = sum(p.stat().st_size for p in home.glob(f"{name}*"))
+            size = sum(p.stat().st_size for p in target.parent.glob(f"{target.name}*"))
             yield Step("written", readable_size(size), perf_counter() - begin)
         return path if len(graphs) == 1 else home
 
@@ -100,7 +128,7 @@ class OnnxFiles(Plan):
     ) -> Generator[Step | Progress, None, tuple[GraphFile, Graph]]:
         """Write what a graph of reduced precision is compared with, and return that graph."""
         precision = str(self.options.precision)
-        aside.mkdir(exist_ok=True)
+        aside.mkdir(parents=True, exist_ok=True)
         yield from self._write(full, aside, path.name, sync=False)
         reduced = reduce_precision(full, self.bundle.weights, precision)
         yield Step("reduced", _describe_reduction(reduced, precision))

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from converter.capture.generation import PARTS, WITH_PAST
+from converter.capture.pipelines import find_component, list_components
 from converter.child.process import Allowance
 from converter.child.trust import Trusted
 from converter.graphs import lower_signature
@@ -42,7 +43,7 @@ from converter.verification.sources import tensorflow as tensorflow_source
 from converter.verification.sources import torch as torch_source
 from converter.verification.sources.tensorflow import Binding, may_have_tensorflow
 from converter.verification.sources.torch import STATE_DICT, Torch, may_have_torch
-from formats import hugging_face
+from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, SourceError, UnsupportedError, UsageError
@@ -281,6 +282,9 @@ def _torch(
     devices = torch_source.list_named_devices(bundle)
     fixed = torch_source.fixed_arguments(options.inputs)
     task, part = _find_part(file, options.task, signature)
+    if form in (components.DIFFUSERS, hugging_face.DIFFUSERS):
+        part = _find_graph(bundle, file, signature)
+        path, form = path / find_component(bundle.topology, part), hugging_face.DIFFUSERS
     asked = Torch(
         path, form, dtypes, options.trust, options.arch, devices, fixed, task,
         torch_source.state_paths(bundle, file.states), part,
@@ -307,6 +311,17 @@ def _find_part(
     return task or (WITH_PAST if keeps_past else None), part
 
 
+def _find_graph(bundle: Bundle, file: OnnxInterface, signature: str | None) -> str:
+    """Return which graph of a pipeline a file has: by its signature, its folder, or its name."""
+    if signature is not None or file.path is None:
+        return signature or ""
+    for name in (file.path.parent.name, file.path.stem.removeprefix("model.")):
+        if name.startswith("vae_") or find_component(bundle.topology, name):
+            return name
+    is_pipeline = bundle.topology is not None and bundle.topology.kind == components.DIFFUSERS
+    return list_components(bundle.topology)[0] if is_pipeline and bundle.topology else ""
+
+
 def _onnx(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
@@ -323,7 +338,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "torchscript": _TORCH,
     "exported_program": _TORCH,
     "torch_modules": _TORCH,
-    hugging_face.KIND: _TORCH,
+    **dict.fromkeys((*hugging_face.KINDS, *components.KINDS.values()), _TORCH),
     STATE_DICT: _TORCH,
 }
 

@@ -109,7 +109,25 @@ def test_a_task_is_for_folders_of_transformers_and_is_one_that_is_known(
         converter.convert(source, to="onnx", out=out, options=Options(task="fill-mask"))
 
 
-def test_a_configuration_of_another_library_is_not_supported(folder: Path, tmp_path: Path) -> None:
-    (folder / "config.json").write_text('{"_class_name": "UNet2DModel"}')
+@pytest.mark.parametrize(
+    ("config", "extra"),
+    [
+        ({"_class_name": "UNet2DModel"}, "diffusers"),
+        ({"architecture": "resnet18", "num_classes": 3}, "timm"),
+    ],
+)
+def test_a_configuration_of_another_library_takes_that_library(
+    config: dict, extra: str, folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.delenv(capture_graph.TORCH_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr(capture_graph.importlib.util, "find_spec", lambda name: None)
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DependencyError, match=f"takes {extra}") as caught:
+        converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
+    assert f"model-convert[{extra}]" in str(caught.value)
+
+
+def test_a_configuration_of_no_library_is_not_supported(folder: Path, tmp_path: Path) -> None:
+    (folder / "config.json").write_text('{"layers": 3}')
     with pytest.raises(UnsupportedError, match="no model of transformers"):
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")

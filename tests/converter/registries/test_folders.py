@@ -294,6 +294,29 @@ def test_a_folder_that_is_read_as_more_than_the_model_is_opened_by_its_file(tmp_
     }
 
 
+def test_the_components_of_an_index_are_one_model(tmp_path: Path) -> None:
+    pipeline, sentences = tmp_path / "pipeline", hugging_face(tmp_path / "sentences")
+    for name in ("unet", "vae", "checkpoint-500"):
+        hugging_face(pipeline / name)
+        safetensors(pipeline / name / "diffusion_pytorch_model.safetensors")
+    safetensors(pipeline / "v1-5-pruned.safetensors")
+    index = {"_class_name": "Pipeline", "unet": ["diffusers", "U"], "vae": ["diffusers", "A"]}
+    text(pipeline / "model_index.json", json.dumps(index))
+    safetensors(sentences / "model.safetensors")
+    torch_file(sentences / "pytorch_model.bin")
+    hugging_face(sentences / "2_Dense")
+    safetensors(sentences / "2_Dense/model.safetensors")
+    modules = [{"path": path, "type": "sentence_transformers.X"} for path in ("", "2_Dense")]
+    text(sentences / "modules.json", json.dumps(modules))
+    assert listed(tmp_path)[0] == {
+        "pipeline": "components", "pipeline/checkpoint-500": "safetensors",
+        "pipeline/v1-5-pruned.safetensors": "safetensors", "sentences": "components",
+    }  # fmt: skip
+    text(sentences / "modules.json", "{")
+    damaged = {"sentences": "safetensors", "sentences/2_Dense": "safetensors"}
+    assert listed(sentences)[0] == damaged
+
+
 def test_other_models_in_the_folder_are_other_models(tmp_path: Path) -> None:
     at = hugging_face(tmp_path / "hub")
     safetensors(at / "model.safetensors")
