@@ -122,7 +122,7 @@ def test_a_configuration_of_another_library_takes_that_library(
     monkeypatch.delenv(capture_graph.TORCH_PYTHON_VARIABLE, raising=False)
     monkeypatch.setattr(capture_graph.importlib.util, "find_spec", lambda name: None)
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DependencyError, match=f"takes {extra}") as caught:
+    with pytest.raises(DependencyError, match=f"needs {extra}") as caught:
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
     assert f"model-convert[{extra}]" in str(caught.value)
 

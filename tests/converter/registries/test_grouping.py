@@ -177,12 +177,14 @@ def test_an_index_of_anything(text: bytes) -> None:
 def test_every_rule_is_one_that_some_row_needs() -> None:
     for rule in RULES:
         changed = False
-        for files, *_ in [*ROWS, ("m.onnx w",)]:
+        for files, *_ in [*ROWS, ("m.onnx w",), ("model_index.json unet/config.json",)]:
             content = names(files)
             if "m.onnx" in content:
                 content["m.onnx"] = LOCATION + b"\x01w"
             if "m_rank0.pt" in content:
                 content["m_rank0.pt"] = b"DTensor"
+            if "model_index.json" in content:
+                content["model_index.json"] = b'{"unet": ["diffusers", "UNet2DModel"]}'
             found = Division(divided(content).listing)
             rule(found)
             changed |= bool(found.groups or found.skipped)

@@ -103,7 +103,7 @@ def test_a_gap_fails_onnx_and_is_named_in_a_bundle(source, tmp_path):
 
 def test_weights_alone_have_no_graph(tmp_path):
     demo = ROOT / "fixtures" / "demo" / "checkpoint.pt"
-    with pytest.raises(UnsupportedError, match="no computation"):
+    with pytest.raises(UnsupportedError, match="weights only, and no graph"):
         converter.convert(demo, to="onnx", out=tmp_path / "m.onnx")
 
 

@@ -67,6 +67,6 @@ def test_a_merged_adapter_has_the_files_of_its_base(tmp_path: Path) -> None:
 
 
 def test_a_source_without_a_configuration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"without config\.json"):
+    with pytest.raises(UsageError, match=r"needs the configuration"):
         converter.convert(folder_of(tmp_path / "source"), to="hf", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
