@@ -124,7 +124,7 @@ def test_a_configuration_of_another_library_takes_that_library(
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(DependencyError, match=f"needs {extra}") as caught:
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
-    assert f"model-convert[{extra}]" in str(caught.value)
+    assert describe_install(extra) in str(caught.value)
 
 
 def test_a_configuration_of_no_library_is_not_supported(folder: Path, tmp_path: Path) -> None:

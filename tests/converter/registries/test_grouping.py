@@ -184,7 +184,9 @@ def test_every_rule_is_one_that_some_row_needs() -> None:
             if "m_rank0.pt" in content:
                 content["m_rank0.pt"] = b"DTensor"
             if "model_index.json" in content:
-                content["model_index.json"] = b'{"unet": ["diffusers", "UNet2DModel"]}'
+                content["model_index.json"] = (
+                    b'{"_class_name": "P", "unet": ["diffusers", "UNet2DModel"]}'
+                )
             found = Division(divided(content).listing)
             rule(found)
             changed |= bool(found.groups or found.skipped)
