@@ -1,25 +1,33 @@
-"""Folders of Hugging Face's through our conversion: each architecture of transformers, small.
+"""Architectures of Hugging Face's transformers through our conversion, beside torch.onnx.
 
-    PYTHONPATH=. python benchmarks/hugging_face.py [--names bert,gpt2] [--limit 80] [--peer]
+    PYTHONPATH=. python benchmarks/hugging_face.py [--names bert,gpt2] [--tasks CAUSAL_LM,...]
+        [--part 0/4] [--peer 10] [--record FILE.jsonl] [--write FILE.md]
 
-For each type of model, a configuration with few small layers and random weights is saved, loaded
-as ``--to onnx`` does, exported, lowered, and run by onnxruntime beside the model itself, for two
-batch and sequence sizes. A row says `ok`, `wrong`, `not supported` (ours), or `no program` (the
-model is not built from such a configuration, does not run, or torch does not export it), `error`
-(the graph does not run: torch.export has fixed an axis, for one), with the seconds that we and, with --peer, torch.onnx's dynamo exporter take after torch.export.
-Nothing is asserted. Needs torch, transformers and onnxruntime; the peer needs onnxscript.
+For each type of model, one of few small layers and random weights is saved, loaded as ``--to onnx``
+does, exported by torch, converted by `convert` and run by onnxruntime beside the model itself, for
+two batch and sequence sizes. An outcome is one of `STATES`. Seconds (of CPU) and megabytes (the
+largest resident size) are those of the whole process that converts the exported program; with
+``--peer N``, every Nth exported program is converted by torch.onnx's dynamo exporter, too.
+``--record`` appends the outcomes to a file, whose models are not measured again; ``--write`` makes
+a document of all of them. Nothing is asserted. Needs torch, transformers and onnxruntime; the peer
+needs onnxscript.
 """
 
 import argparse
 import contextlib
 import importlib.util
 import io
+import json
+import multiprocessing
+import os
+import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import onnxruntime
@@ -27,10 +35,17 @@ import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
-import converter
-from formats.errors import ConvertError
-
-HERE = Path(__file__).resolve().parents[1] / "converter" / "capture"
+HERE = Path(__file__).resolve().parent
+STATES = {
+    "ok": "the graph computes what the model computes, at both sizes",
+    "fixed": "the same, at the sizes of the export: torch.export made an axis static",
+    "wrong": "the graph computes something else",
+    "error": "the graph does not run",
+    "not supported": "`convert` names an operation that it does not lower",
+    "not exported": "torch.export fails",
+    "not run": "the model does not take the inputs that `convert` declares for it",
+    "no model": "transformers builds no small model of this type",
+}
 TASKS = (
     "CAUSAL_LM", "SEQUENCE_CLASSIFICATION", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_CLASSIFICATION",
     "AUDIO_CLASSIFICATION", "SPEECH_SEQ_2_SEQ", "OBJECT_DETECTION", "ZERO_SHOT_IMAGE_CLASSIFICATION",
@@ -42,19 +57,47 @@ SMALL = {
     "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_key_value_heads": 2,
     "head_dim": 8, "d_kv": 8, "intermediate_size": 48, "d_ff": 48, "ffn_dim": 48, "hidden_dim": 48,
     "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64,
-    "n_positions": 64, "image_size": 32, "patch_size": 8, "num_experts": 4, "num_local_experts": 4,
+    "n_positions": 64, "image_size": 64, "patch_size": 8, "num_experts": 4, "num_local_experts": 4,
+    "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_topk": 2,
+    "top_k_experts": 2, "moe_k": 2, "n_group": 1, "topk_group": 1,
     "moe_intermediate_size": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "projection_dim": 32, "num_mel_bins": 16, "max_source_positions": 32, "rotary_dim": 4,
+    "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "q_lora_rank": 16,
+    "kv_lora_rank": 16, "index_head_dim": 8, "index_n_heads": 4,
+    "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_num_heads": 8,
+    "mamba_head_dim": 8,
 }  # fmt: skip
-
-
+# What one type of model needs besides: sizes that depend on each other.
+NEEDED: dict[str, dict[str, object]] = {
+    "mamba2": {"num_heads": 8}, "mobilevitv2": {"patch_size": 2},
+    "gpt_neo": {
+        "attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"],
+    },
+    "levit": {"patch_size": 16}, "hiera": {"embed_dim": 24},
+    "donut-swin": {"window_size": 4, "image_size": 128, "patch_size": 4},
+    "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5},
+}  # fmt: skip
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
-LARGEST = 20_000_000  # parameters
+DERIVED = ("per_layer_config", "out_features", "out_indices", "stage_names")  # of other settings
+LARGEST = 40_000_000  # parameters
+SECONDS = 300  # for one model
+SIZES = (
+    {"batch": 2, "sequence": 12, "decoder_sequence": 10},
+    {"batch": 3, "sequence": 5, "decoder_sequence": 4},
+)
+RUN = "import json, sys; from measure import run; print(json.dumps(run(sys.argv[1:])))"
+PEER = """
+import sys, torch
+program = torch.export.load(sys.argv[1])
+torch.onnx.export(program, (), sys.argv[2], dynamo=True, verbose=False, external_data=False)
+"""
 
 
 def load_child(name: str):
     """Return a module of the child that exports."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        name, HERE.parent / "converter" / "capture" / f"{name}.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -66,30 +109,35 @@ exporter, pretrained = load_child("torch_exporter"), load_child("pretrained")
 
 def shrink(settings: dict) -> dict:
     """Return the settings of a small configuration, with those inside of it made small, too."""
-    small = dict(settings)
+    small = {n: v for n, v in settings.items() if n not in DERIVED}
     layers = settings.get("num_hidden_layers")
-    for name, value in settings.items():
+    for name, value in small.items():
         if isinstance(value, list) and len(value) == layers:  # one for each layer
-            small[name] = value[: SMALL["num_hidden_layers"]]
+            other = next((v for v in value if v != value[0]), value[-1])
+            small[name] = [value[0], other]
         elif isinstance(value, dict) and "model_type" in value:
             small[name] = shrink(value)
-        elif name in SMALL and isinstance(value, int) and not isinstance(value, bool):
+        elif name in SMALL and (type(value) is int or (name == "head_dim" and value is None)):
             small[name] = SMALL[name]
+    if "kv_lora_rank" in small and "num_key_value_heads" in small:  # latent attention has no groups
+        small["num_key_value_heads"] = SMALL["num_attention_heads"]
     return small
 
 
 def save_model(kind: str, class_name: str, folder: Path) -> None:
-    config = transformers.CONFIG_MAPPING[kind]()
-    settings = shrink(config.to_dict())
-    settings.pop("model_type")
+    """Save a small model with random weights."""
+    model_class = getattr(transformers, class_name)
+    config_class = model_class.config_class or type(transformers.CONFIG_MAPPING[kind]())
+    settings = shrink(config_class().to_dict()) | NEEDED.get(kind, {})
+    settings.pop("model_type", None)
     settings |= {n: SMALL[n] for n in TOKENS if settings.get(n, 0) is None}
-    fresh = type(config)(**settings)
+    config = config_class(**settings)
     torch.manual_seed(0)
-    with torch.device("meta"):
-        size = sum(p.numel() for p in getattr(transformers, class_name)(fresh).parameters())
-    if size > LARGEST:
-        raise ValueError(f"{size} parameters in spite of a small configuration")
-    model = getattr(transformers, class_name)(fresh).eval()
+    with contextlib.suppress(TypeError), torch.device("meta"):
+        size = sum(p.numel() for p in model_class(config).parameters())
+        if size > LARGEST:
+            raise ValueError(f"{size} parameters in spite of a small configuration")
+    model = model_class(config).eval()
     for parameter in model.parameters():  # signals stay alive
         if parameter.ndim < 2:
             torch.nn.init.normal_(parameter, 0.5, 0.2)
@@ -97,6 +145,7 @@ def save_model(kind: str, class_name: str, folder: Path) -> None:
 
 
 def draw(specs, sizes: dict[str, int]) -> dict[str, torch.Tensor]:
+    """Return random inputs."""
     given = {}
     for spec in specs:
         shape = [sizes.get(n, 7) if isinstance(n, str) else n for n in spec["shape"]]
@@ -114,90 +163,209 @@ def draw(specs, sizes: dict[str, int]) -> dict[str, torch.Tensor]:
     return given
 
 
-def measure(kind: str, class_name: str, *, peer: bool) -> tuple[str, str, float, float]:
-    """Return the outcome, words about it, our seconds after torch.export, and the peer's."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        try:
-            save_model(kind, class_name, home / "model")
-            module, specs = pretrained.load(torch, home / "model", "cpu", {})
-            module.eval()
-            given = draw(specs, {"batch": 2, "sequence": 12, "decoder_sequence": 10})
+def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, object]:
+    """Return the outcome of one type of model: its state, words, and what was measured."""
+    state = "no model"
+    try:
+        save_model(kind, class_name, home / "model")
+        state = "not run"
+        module, specs = pretrained.load(torch, home / "model", "cpu", {})
+        module.eval()
+        given = draw(specs, SIZES[0])
+        with torch.no_grad():
+            module(**given)
+            state = "not exported"
             axes = {s["name"]: {i: n for i, n in enumerate(s["shape"]) if isinstance(n, str)}
                     for s in specs}  # fmt: skip
-            with torch.no_grad():
-                module(**given)
-                loaded = argparse.Namespace(module=module, program=None)
-                source = exporter.Source(loaded, [*given], (), given, axes)
-                program = exporter.export_module(torch, source)
-                torch.export.save(program, home / "program.pt2")
-        except Exception as e:  # noqa: BLE001 - whatever transformers and torch raise
-            return "no program", f"{type(e).__name__}: {e}".splitlines()[0][:150], 0, 0
-        begin = time.perf_counter()
+            loaded = argparse.Namespace(module=module, program=None)
+            source = exporter.Source(loaded, [*given], (), given, axes)
+            torch.export.save(exporter.export_module(torch, source), home / "program.pt2")
+    except Exception as e:  # noqa: BLE001 - whatever transformers and torch raise
+        words = " ".join(f"{type(e).__name__}: {e}".split())
+        return {"state": state, "words": words[:200]}
+    source, target = home / "program.pt2", home / "a.onnx"
+    ours = [sys.executable, "-m", "converter", source, "--to", "onnx", "--verify", "none", "-q"]
+    try:
+        seconds, megabytes = run([*ours, "-o", target])
+    except subprocess.CalledProcessError as e:
+        refused = "not supported" in e.stderr
+        said = e.stderr.rpartition(" failed: ")[2]
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        words = next((line for line in lines if "not supported" in line), lines[-1])
+        return {"state": "not supported" if refused else "error", "words": words[:200]}
+    state, words = compare(module, specs, target)
+    found = {"state": state, "words": words, "seconds": seconds, "megabytes": megabytes}
+    if peer and state in ("ok", "fixed"):
         try:
-            options = converter.Options(verify="none")
-            converter.convert(home / "program.pt2", to="onnx", out=home / "a.onnx", options=options)
-        except ConvertError as e:
-            return "not supported", str(e).splitlines()[0][:150], 0, 0
-        ours, theirs = time.perf_counter() - begin, 0.0
-        session = onnxruntime.InferenceSession(home / "a.onnx")
-        for sizes in ({"batch": 2, "sequence": 12, "decoder_sequence": 10},
-                      {"batch": 3, "sequence": 5, "decoder_sequence": 4}):  # fmt: skip
-            given = draw(specs, sizes)
-            with torch.no_grad():
-                expected = [v.numpy() for v in module(**given).values()]
-            names = [i.name for i in session.get_inputs()]
-            try:
-                found = session.run(None, {n: given[n].numpy() for n in names})
-            except Exception as e:  # noqa: BLE001 - whatever onnxruntime raises
-                return "error", str(e).replace("\n", " ")[:150], ours, theirs
-            for one, other in zip(found, expected, strict=True):
-                scale = max(np.abs(other[np.isfinite(other)]).max(initial=0), 1e-3)
-                if one.shape != other.shape:
-                    return "wrong", f"shape {one.shape}, not {other.shape}", ours, theirs
-                if not np.allclose(one, other, rtol=1e-3, atol=1e-3 * scale, equal_nan=True):
-                    return "wrong", f"by {np.abs(one - other).max() / scale:.1e}", ours, theirs
-        if peer:
-            begin = time.perf_counter()
-            with contextlib.redirect_stdout(io.StringIO()):
-                try:
-                    torch.onnx.export(program, (), home / "b.onnx", dynamo=True, verbose=False)
-                    theirs = time.perf_counter() - begin
-                except Exception:  # noqa: BLE001 - the peer's failure is a missing figure
-                    theirs = float("nan")
-        return "ok", f"{len(names)} inputs, {len(found)} outputs", ours, theirs
+            theirs = run([sys.executable, "-c", PEER, source, home / "b.onnx"])
+        except subprocess.CalledProcessError:  # the peer's failure is a missing figure
+            theirs = (None, None)
+        found |= dict(zip(("peer_seconds", "peer_megabytes"), theirs, strict=True))
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--names", default="")
-    parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--limit", type=int, default=10_000)
-    parser.add_argument("--peer", action="store_true")
-    asked = parser.parse_args()
+def run(command: list[object]) -> tuple[float, float]:
+    """Return seconds of CPU and megabytes of a process.
+
+    A small process starts it: the kernel counts what a process has before it becomes another.
+
+    Raises:
+        CalledProcessError: It fails.
+    """
+    small = [sys.executable, "-c", RUN, *map(str, command)]
+    path = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
+    done = subprocess.run(small, env=path, capture_output=True, text=True, check=True)
+    _, seconds, megabytes = json.loads(done.stdout)
+    return seconds, megabytes
+
+
+def compare(module, specs, graph: Path) -> tuple[str, str]:
+    """Return whether onnxruntime computes with a graph what a module computes, and words."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = onnxruntime.InferenceSession(graph, options)
+    shapes = {i.name: i.shape for i in session.get_inputs()}
+    fixed = {
+        axis: SIZES[0].get(axis, 7)
+        for spec in specs
+        for axis, n in zip(spec["shape"], shapes.get(spec["name"], ()), strict=False)
+        if isinstance(axis, str) and isinstance(n, int) and axis != "samples"
+    }
+    count = 0
+    for sizes in SIZES:
+        given = draw(specs, sizes | fixed)
+        with torch.no_grad():
+            expected = [v.numpy() for v in module(**given).values()]
+        try:
+            found = session.run(None, {n: given[n].numpy() for n in shapes})
+        except Exception as e:  # noqa: BLE001 - whatever onnxruntime raises
+            return "error", " ".join(str(e).split())[:200]
+        count = len(found)
+        for one, other in zip(found, expected, strict=True):
+            scale = max(np.abs(other[np.isfinite(other)]).max(initial=0), 1e-3)
+            if one.shape != other.shape:
+                return "wrong", f"shape {one.shape}, not {other.shape}"
+            if not np.allclose(one, other, rtol=1e-3, atol=1e-3 * scale, equal_nan=True):
+                return "wrong", f"by {np.abs(one - other).max() / scale:.1e}"
+    if fixed:
+        return "fixed", ", ".join(f"{name} = {n}" for name, n in fixed.items())
+    return "ok", f"{len(shapes)} inputs, {count} outputs"
+
+
+def send_outcome(pipe: Connection, kind: str, class_name: str, *, peer: bool) -> None:
+    """Measure one type of model and send the outcome: what a process of its own does."""
     warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    names = set(filter(None, asked.names.split(",")))
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        pipe.send(measure(kind, class_name, Path(folder), peer=peer))
+
+
+def measure_apart(kind: str, class_name: str, *, peer: bool) -> dict[str, object]:
+    """Return the outcome of one type of model, which a process of its own measures."""
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe(duplex=False)
+    child = fork.Process(
+        target=send_outcome, args=(theirs, kind, class_name), kwargs={"peer": peer}
+    )
+    child.start()
+    theirs.close()
+    try:
+        if ours.poll(SECONDS):
+            return ours.recv()
+        return {"state": "not exported", "words": f"more than {SECONDS} seconds"}
+    except EOFError:
+        return {"state": "error", "words": "the process ended"}
+    finally:
+        child.kill()
+        child.join()
+
+
+def list_architectures(tasks: list[str], names: set[str]) -> dict[tuple[str, str], str]:
+    """Return the tasks of all types of models with their classes."""
     rows: dict[tuple[str, str], str] = {}
-    for task in asked.tasks.split(","):
+    for task in tasks:
         table = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {})
         for kind, classes in table.items():
             class_name = classes if isinstance(classes, str) else classes[0]
-            if names and kind not in names:
-                continue
-            rows.setdefault((kind, class_name), task)
-    counts: Counter[str] = Counter()
-    seconds = []
-    for kind, class_name in [*rows][: asked.limit]:
-        with contextlib.redirect_stderr(io.StringIO()):
-            state, words, ours, theirs = measure(kind, class_name, peer=asked.peer)
-        counts[state] += 1
-        seconds += [(ours, theirs)] if state == "ok" else []
-        print(f"{state:14}{class_name:44}{ours:6.2f}{theirs:8.2f}  {words}", flush=True)
-    print(", ".join(f"{state} {count}" for state, count in counts.items()))
-    known = [(a, b) for a, b in seconds if b > 0]
-    if known:
-        print(f"ours {sum(a for a, _ in known):.1f} s, torch.onnx {sum(b for _, b in known):.1f} s")
+            if not names or kind in names:
+                rows.setdefault((kind, class_name), task)
+    return rows
+
+
+def summarize(rows: list[dict]) -> list[str]:
+    """Return lines with the counts, and the medians of what was measured."""
+    counts = Counter(row["state"] for row in rows)
+    lines = [f"{counts[state]:5} {state}: {words}" for state, words in STATES.items()]
+    done = [row for row in rows if "seconds" in row]
+    if done:
+        seconds, size = (median(row[n] for row in done) for n in ("seconds", "megabytes"))
+        lines.append(f"convert: median {seconds:.2f} s of CPU, {size:.0f} MB, of {len(done)}")
+    both = [row for row in done if row.get("peer_seconds")]
+    if both:
+        columns = ("seconds", "peer_seconds", "megabytes", "peer_megabytes")
+        a, b, c, d = (median(row[n] for row in both) for n in columns)
+        lines.append(f"of {len(both)} by both: convert {a:.2f} s and {c:.0f} MB, "
+                     f"torch.onnx {b:.2f} s and {d:.0f} MB")  # fmt: skip
+    failed = sum("peer_seconds" in row and not row["peer_seconds"] for row in rows)
+    if both or failed:
+        lines.append(f"torch.onnx does not convert {failed} of {len(both) + failed}")
+    return lines
+
+
+def write_document(rows: list[dict], path: Path) -> None:
+    """Write the outcomes of all types of models as a table."""
+    head = [
+        "# Architectures of transformers", "",
+        "`python benchmarks/hugging_face.py`: small models with random weights.", "",
+        f"- transformers {transformers.__version__}", f"- torch {torch.__version__}",
+        f"- onnxruntime {onnxruntime.__version__}",
+        f"- {len(rows)} of {len(list_architectures([*TASKS], set()))} types of models measured",
+    ]  # fmt: skip
+    table = ["", "| type | class | outcome | s | MB | torch.onnx s | MB | |",
+             "|---|---|---|---:|---:|---:|---:|---|"]  # fmt: skip
+    for row in sorted(rows, key=lambda row: ([*STATES].index(row["state"]), row["kind"])):
+        names = ("seconds", "megabytes", "peer_seconds", "peer_megabytes")
+        found = [row.get(name) for name in names]
+        figures = [f"{v:.2f}" if isinstance(v, float) else "" if v is None else v for v in found]
+        words = row["words"].replace("|", "\\|") if row["state"] != "ok" else ""
+        cells = (row["kind"], f"`{row['class']}`", row["state"], *figures, words)
+        table.append(f"| {' | '.join(map(str, cells))} |")
+    lines = [*head, *(f"- {line.strip()}" for line in summarize(rows)), *table]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Print an outcome for each type of model, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--names", default="", help="of types of models, with commas")
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--part", default="0/1", help="I/N: every Nth from the Ith on")
+    parser.add_argument("--peer", type=int, default=0, help="N: every Nth by torch.onnx, too")
+    parser.add_argument("--record", type=Path, help="JSON lines, one for each type of model")
+    parser.add_argument("--write", type=Path, help="a document of all outcomes")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    rows = []
+    if asked.record is not None and asked.record.exists():
+        rows = [json.loads(line) for line in asked.record.read_text().splitlines()]
+    known = {(row["kind"], row["class"]) for row in rows}
+    at, parts = map(int, asked.part.split("/"))
+    names = set(filter(None, asked.names.split(",")))
+    wanted = [*list_architectures(asked.tasks.split(","), names)][at::parts]
+    for number, (kind, class_name) in enumerate(wanted):
+        if (kind, class_name) in known:
+            continue
+        peer = bool(asked.peer) and number % asked.peer == 0
+        row = {"kind": kind, "class": class_name, **measure_apart(kind, class_name, peer=peer)}
+        rows.append(row)
+        figures = " ".join(f"{row[n]:7.2f}" for n in ("seconds", "peer_seconds") if row.get(n))
+        print(f"{row['state']:14}{class_name:44}{figures}  {row['words']}", flush=True)
+        if asked.record is not None:
+            with asked.record.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    print(*summarize(rows), sep="\n")
+    if asked.write is not None:
+        write_document(rows, asked.write)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,9 @@ def _rebuild_qtensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
     require(vm, args, 5)
     tensor = make_view(vm, *args[:4])
     tensor.layout = "quantized"
-    scheme = args[4]
+    scheme, rest = args[4], args[5:]
+    if isinstance(scheme, float) and rest:  # TorchScript of torch 1.3: scale and zero point alone
+        scheme, rest = ("per_tensor_affine", scheme, rest[0]), rest[1:]
     if not isinstance(scheme, tuple) or len(scheme) < 3:
         raise vm.corrupt("quantises a tensor without saying how")
     name = scheme[0].name if isinstance(scheme[0], Global) else str(scheme[0])[:80]
@@ -117,8 +119,8 @@ def _rebuild_qtensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
     tensor.parts = {"scale": scheme[1], "zero_point": scheme[2]}
     if len(scheme) > 3:
         tensor.parameters["axis"] = _whole(vm, scheme[3])
-    if len(args) > 5:
-        tensor.requires_grad = gradient(args[5])
+    if rest:
+        tensor.requires_grad = gradient(rest[0])
     return tensor
 
 

@@ -1,6 +1,7 @@
 """Cumulative operations along an axis (prefix scans)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from converter.lower.builder import END, Builder
 from converter.lower.scan import scan
@@ -88,6 +89,10 @@ def _shift(
 def _accumulate_by_steps(
     op: Builder, x: Value, axis: int, join: Join, neutral: float, *, reverse: bool
 ) -> Value:
+    """Combine elements by a Scan from a neutral one: onnxruntime takes no empty axis."""
+    end = int(reverse)
+    ends = [[int(i == axis and k == end) for i in range(x.rank)] for k in (0, 1)]
+    wide = op.plain(op.pad(x, *ends, value=neutral))
     shape = tuple(n for i, n in enumerate(x.shape) if i != axis)
     sizes = [op.size(x, i) for i in range(x.rank) if i != axis]
     start = one = op.constant(neutral, x.dtype)
@@ -98,4 +103,5 @@ def _accumulate_by_steps(
         after = join(states[0], parts[0])
         return [after], [after]
 
-    return scan(op, step, [start], [op.plain(x)], axis=axis, backwards=reverse)[1][0]
+    found = scan(op, step, [start], [wide], axis=axis, backwards=reverse)[1][0]
+    return replace(op.slice(found, [axis], [1 - end], [-1 if reverse else END]), shape=x.shape)

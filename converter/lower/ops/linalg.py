@@ -300,21 +300,8 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
 
     def step(at: Value, values: list[Value]) -> list[Value]:
         matrix, whole = values
-        column = _column(op, matrix, at)
-        below = op.where(op.elementwise("Greater", numbers, at), column, 0.0)
-        first = _row(op, column, at)
-        rest = op.reduce("ReduceSum", op.mul(below, below), [-2], keepdims=True)
-        is_done = op.elementwise("Equal", rest, 0.0)
-        length = op.unary("Sqrt", op.add(op.mul(first, first), rest))
-        side = op.elementwise("GreaterOrEqual", first, 0.0)
-        beta = op.where(side, op.unary("Neg", length), length)
-        beta = op.where(is_done, 1.0, beta)
-        away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
-        away = op.where(op.elementwise("Equal", numbers, at), 1.0, away)
-        tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
-        across = transpose(op, away)
-        matrix = op.sub(matrix, op.mul(tau, op.mul(away, op.matmul(across, matrix))))
-        whole = op.sub(whole, op.mul(tau, op.mul(op.matmul(whole, away), across)))
+        away, tau, matrix = _reflect(op, matrix, numbers, at)
+        whole = op.sub(whole, op.mul(tau, op.mul(op.matmul(whole, away), transpose(op, away))))
         return [matrix, whole]
 
     least = rows.least(columns)
@@ -325,6 +312,62 @@ def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Valu
         whole = _first(op, whole, least.value, whole.rank - 1, (*whole.shape[:-1], side))
         triangle = _first(op, triangle, least.value, x.rank - 2, (*x.shape[:-2], side, x.shape[-1]))
     return op.cast(whole, matrices.dtype), op.cast(triangle, matrices.dtype)
+
+
+def _reflect(op: Builder, matrix: Value, numbers: Value, at: Value) -> tuple[Value, Value, Value]:
+    """Return the reflection `1 - tau v v^T` that clears a column below its diagonal element.
+
+    Args:
+        op: Builder.
+        matrix: [..., m, n].
+        numbers: 0 to m - 1, as a column.
+        at: Index of the column.
+
+    Returns:
+        v: [..., m, 1], with 1 on the diagonal; tau: [..., 1, 1]; and the reflected matrix.
+    """
+    column = _column(op, matrix, at)
+    below = op.where(op.elementwise("Greater", numbers, at), column, 0.0)
+    first = _row(op, column, at)
+    rest = op.reduce("ReduceSum", op.mul(below, below), [-2], keepdims=True)
+    is_done = op.elementwise("Equal", rest, 0.0)
+    length = op.unary("Sqrt", op.add(op.mul(first, first), rest))
+    side = op.elementwise("GreaterOrEqual", first, 0.0)
+    beta = op.where(side, op.unary("Neg", length), length)
+    beta = op.where(is_done, 1.0, beta)
+    away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
+    away = op.where(op.elementwise("Equal", numbers, at), 1.0, away)
+    tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
+    moved = op.mul(tau, op.mul(away, op.matmul(transpose(op, away), matrix)))
+    return away, tau, op.sub(matrix, moved)
+
+
+def reflect_columns(op: Builder, matrices: Value) -> tuple[Value, Value]:
+    """Return the QR decomposition of matrices as LAPACK's geqrf keeps it.
+
+    Returns:
+        R, with the vectors of the reflections below its diagonal, [..., m, n]; and the factors of
+        the reflections, [..., min(m, n)].
+    """
+    x = op.plain(as_matrices(op, matrices))
+    rows, columns = size(op, x, -2), size(op, x, -1)
+    numbers, across = count(op, rows).column().value, count(op, columns).value
+    least = rows.least(columns)
+    side = None if least.known is None else int(least.known)
+    order = count(op, least).column().value
+    left = op.slice(x, [-1], [0], [1])
+    start = _first(op, op.mul(left, 0.0), least.value, x.rank - 2, (*x.shape[:-2], side, 1))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        matrix, vectors, factors = values
+        away, tau, matrix = _reflect(op, matrix, numbers, at)
+        vectors = op.where(op.elementwise("Equal", across, at), away, vectors)
+        return [matrix, vectors, op.where(op.elementwise("Equal", order, at), tau, factors)]
+
+    triangle, vectors, factors = repeat(op, least.value, [x, op.mul(x, 0.0), start], step)
+    is_below = op.elementwise("Greater", numbers, across)
+    found = op.where(is_below, vectors, triangle)
+    return op.cast(found, matrices.dtype), op.cast(op.squeeze(factors, [-1]), matrices.dtype)
 
 
 def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Value:

@@ -60,8 +60,8 @@ def flash_attention(
 
 @aten("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")
 def efficient_attention(
-    op: Context, query: Value, key: Value, value: Value, attn_bias: Value | None,
-    compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False,
+    op: Context, query: Value, key: Value, value: Value, attn_bias: Value | None = None,
+    compute_log_sumexp: bool = False, dropout_p: float = 0.0, is_causal: bool = False,
     return_debug_mask: bool = False, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
     """softmax(q @ k.T * scale + mask) @ v; outputs for training are left out."""

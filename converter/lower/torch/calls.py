@@ -213,6 +213,8 @@ def _in_place(
     if not isinstance(target, Reference):
         raise Unsupported("an operation in place, on no tensor")
     if plain.partition(".")[0] in RESHAPING:  # its elements stay where they are
+        if "resize" in plain and not target.is_contiguous:
+            raise Unsupported("elements that do not lie in order")
         before = target.copied()
         target.become(_call_row(op, row, (), {**bound, row.parameters[0]: before}))
         return target
@@ -229,7 +231,9 @@ def _in_place(
     return target
 
 
-RESHAPING = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"))
+RESHAPING = frozenset((
+    "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "resize", "resize_as",
+))  # fmt: skip
 
 
 def _values(value: ProgramValue) -> ProgramValue:

@@ -34,9 +34,11 @@ class Context(Builder):
         is_exported: Whether torch has exported it, and so knows that no dynamic size is 1.
         nonzero: Names of sizes that are not zero.
         keeps_state: Whether the state that the program assigns is computed.
+        parts: Number of tensors in the list that the current op yields, where torch recorded it.
     """
 
     is_exported = keeps_state = False
+    parts: int | None = None
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph, weights)
@@ -267,7 +269,7 @@ class Context(Builder):
             return self.constant(found, "int64"), False
         if len([n for n in shape if n is None]) == 1:
             return self.vector([-1 if n is None else n for n in shape]), False
-        return self.vector(shape), False
+        return self.vector(shape), None not in shape  # sizes that may be zero when the graph runs
 
     def sizes(self, x: Value, shape: Shape) -> Value:
         """Return a shape as a tensor."""

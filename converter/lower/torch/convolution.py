@@ -10,7 +10,8 @@ from converter.lower.graph import Dim
 from converter.lower.ops.conv import Padding, emit_conv, emit_conv_transpose
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
-from converter.lower.torch.program_values import Ints, numbers
+from converter.lower.torch.padding import pad_axes
+from converter.lower.torch.program_values import Int, Ints, as_list, integer, numbers
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -61,6 +62,10 @@ def convolve(
     kernel = weight.shape[2:]
     if not isinstance(groups, int):
         raise Unsupported("as many groups as the inputs say")
+    if padding == "same" and not all(isinstance(k, int) for k in kernel):
+        x, padding = _pad_by_sizes(op, x, _halves(op, kernel, spread)), "valid"
+    elif not isinstance(padding, str) and not all(isinstance(n, int) for n in padding):
+        x, padding = _pad_by_sizes(op, x, [(n, n) for n in as_list(padding, rank)]), "valid"
     before, after = _pads(padding, kernel, spread, steps, rank)
     spatial = [
         windows(op, n, k, s, d, a + b)
@@ -70,6 +75,18 @@ def convolve(
         op, x, weight, bias, (x.shape[0], weight.shape[0], *spatial), strides=steps,
         dilations=spread, padding=(before, after), groups=groups,
     )  # fmt: skip
+
+
+def _halves(op: Context, kernel: Sequence[Dim], spread: Sequence[int]) -> list[tuple[Int, Int]]:
+    """Return the padding of each axis with which a kernel keeps the size of images."""
+    wholes = [dims.sub(effective_size(k, d), 1) for k, d in zip(kernel, spread, strict=True)]
+    befores = [op.floordiv(n, 2) for n in wholes]
+    return [(integer(b), integer(dims.sub(n, b))) for n, b in zip(wholes, befores, strict=True)]
+
+
+def _pad_by_sizes(op: Context, x: Value, around: Sequence[tuple[Int, Int]]) -> Value:
+    """Return images with zeros around them, of which some numbers depend on the inputs' shapes."""
+    return pad_axes(op, x, [n for ends in reversed(around) for n in ends], "constant", 0.0)
 
 
 def _pads(
@@ -82,8 +99,6 @@ def _pads(
         if padding != "same" or any(s != 1 for s in steps):
             raise Unsupported(f"padding = {padding!r}")
         known = [k for k in kernel if isinstance(k, int)]
-        if len(known) < rank:
-            raise Unsupported("padding = 'same' with a kernel whose size depends on the inputs")
         whole = [(k - 1) * d for k, d in zip(known, spread, strict=True)]
         return [n // 2 for n in whole], [n - n // 2 for n in whole]
     around = numbers(padding, rank, "padding")

@@ -125,11 +125,25 @@ def arange_start(op: Context, start: Scalar, end: Scalar, dtype: str | None = No
     return arange_step(op, start, end, 1, dtype)
 
 
-@aten("arange.start_step", "range.step")
-def arange_step(
+@aten("range", "range.step")
+def range_with_end(
     op: Context, start: Scalar, end: Scalar, step: Scalar = 1, dtype: str | None = None
 ) -> Value:
     """Equal steps from a start up to an end, which is included."""
+    first, last, width = (n if isinstance(n, int | float) else None for n in (start, end, step))
+    if first is None or last is None or width is None:
+        raise Unsupported("bounds that depend on the inputs")
+    count = int((last - first) / width) + 1
+    if count > MOST:
+        raise Unsupported(f"a range of {count} numbers")
+    return op.constant(first + np.arange(count) * width, dtype or DEFAULT)
+
+
+@aten("arange.start_step")
+def arange_step(
+    op: Context, start: Scalar, end: Scalar, step: Scalar = 1, dtype: str | None = None
+) -> Value:
+    """Equal steps from a start up to (not including) an end."""
     kinds = [number_type(n) for n in (start, end, step)]
     to = dtype or (DEFAULT if any(kind(k) == 2 for k in kinds) else "int64")
     if _is_short(start, end, step):
@@ -153,39 +167,55 @@ def _is_short(start: Scalar, end: Scalar, step: Scalar) -> bool:
     return abs(end - start) <= MOST_STORED * abs(step)
 
 
-@aten("linspace")
+@aten("linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
 def linspace(
-    op: Context, start: Scalar, end: Scalar, steps: Int, dtype: str | None = None
+    op: Context, start: Value | Scalar, end: Value | Scalar, steps: Int, dtype: str | None = None
 ) -> Value:
     """A number of equally spaced values, including both bounds."""
     to = dtype or DEFAULT
-    if not isinstance(start, int | float) or not isinstance(end, int | float):
-        raise Unsupported("bounds that are computed from the inputs")
-    if isinstance(steps, int) and steps <= MOST_STORED:
-        # As torch has it: the second half is counted from the end.
-        step = (end - start) / (steps - 1) if steps > 1 else 0.0
-        places = np.arange(steps)
-        found = np.where(
-            places < steps // 2, start + places * step, end - (steps - 1 - places) * step
-        )
-        if kind(to) < 2:
-            found = np.trunc(found)
-        return op.constant(found if steps != 1 else np.array([start], np.float64), to)
-    inner = to if to in ("float32", "float64") else "float32"
-    last = op.sub(op.scalar(steps, inner), 1.0)
-    part = op.div(op.range(steps, inner), op.elementwise("Max", last, op.constant(1.0, inner)))
-    return op.cast(op.add(op.mul(part, float(end - start)), float(start)), to)
+    inner = "float64" if kind(to) < 2 or to == "float64" else "float32"
+    return op.cast(_spaced(op, start, end, steps, inner), to)
 
 
-@aten("logspace")
-def logspace(
-    op: Context, start: float, end: float, steps: int, base: float = 10.0, dtype: str | None = None
+def _spaced(
+    op: Context, start: Value | Scalar, end: Value | Scalar, steps: Int, dtype: str
 ) -> Value:
+    """Return equally spaced values; as torch has it, the second half is counted from the end."""
+    if isinstance(steps, int) and steps < 0:
+        raise Unsupported(f"{steps} values")
+    if isinstance(start, int | float) and isinstance(end, int | float):
+        found = _known_spaced(start, end, steps)
+        if found is not None:
+            return op.constant(found, dtype)
+    first, last = (
+        op.cast(n, dtype) if isinstance(n, Value) else op.scalar(n, dtype) for n in (start, end)
+    )
+    count, at = op.scalar(steps, dtype), op.range(steps, dtype)
+    gaps = op.sub(count, 1.0)
+    width = op.div(op.sub(last, first), op.elementwise("Max", gaps, 1.0))
+    is_early = op.elementwise("Less", op.mul(at, 2.0), op.elementwise("Max", gaps, 1.0))
+    down = op.sub(last, op.mul(op.sub(gaps, at), width))
+    return op.where(is_early, op.add(first, op.mul(at, width)), down)
+
+
+def _known_spaced(start: float, end: float, steps: Int) -> "np.ndarray | None":
+    """Return equally spaced numbers that are known, and not too many to be stored; or None."""
+    if not isinstance(steps, int) or steps > MOST_STORED:
+        return None
+    width, places = (end - start) / max(steps - 1, 1), np.arange(steps)
+    down = end - (steps - 1 - places) * width
+    return np.where(2 * places < max(steps - 1, 1), start + places * width, down)
+
+
+@aten("logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def logspace(
+    op: Context, start: Value | Scalar, end: Value | Scalar, steps: Int, base: float = 10.0,
+    dtype: str | None = None,
+) -> Value:  # fmt: skip
     """Powers of a base with equally spaced exponents."""
-    if not 0 <= steps <= MOST_STORED:
-        raise Unsupported(f"{steps} powers")
-    found = np.power(float(base), np.linspace(start, end, steps))
-    return op.constant(found, dtype or DEFAULT)
+    exponents = _spaced(op, start, end, steps, "float64")
+    found = op.elementwise("Pow", op.constant(float(base), "float64"), exponents)
+    return op.cast(found, dtype or DEFAULT)
 
 
 @aten("eye")

@@ -346,6 +346,7 @@ class _Lowering:
             if target == higher_order.EFFECTS:
                 self._effect(args, outputs)
                 return
+            self.op.parts = _count_parts(outputs)
             self.current.bind(outputs, self._made(target, args))
             self._trace(name_with_module(short_name(target), node.get("metadata")), outputs)
         except Unsupported as gap:
@@ -436,6 +437,13 @@ class _Lowering:
             free = f"{free}_out"
         used.add(free)
         self.op.output(value, free)
+
+
+def _count_parts(outputs: Sequence[Any]) -> int | None:
+    """Return how many tensors are in the list that a node yields; None if it yields no list."""
+    if len(outputs) == 1 and isinstance(outputs[0], dict) and "as_tensors" in outputs[0]:
+        return len(list_or_empty(outputs[0]["as_tensors"]))
+    return None
 
 
 def _dtype_of(number: Scalar) -> str:

@@ -12,7 +12,7 @@ from converter.lower.graph import Dim
 from converter.lower.known_values import count, size
 from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
-from converter.lower.torch.matrices import inverse
+from converter.lower.torch.matrices import inverse, zero_pivot
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -39,14 +39,8 @@ def lu_factor_ex(
     if not pivot:
         raise Unsupported("factors without pivots")
     found = linalg.factorize(op, linalg.as_matrices(op, A))
-    rows, columns = _indices(op, found.lu)
-    is_pivot = op.elementwise("Equal", rows, columns)
-    is_zero = op.elementwise("And", is_pivot, op.elementwise("Equal", found.lu, 0.0))
-    none = op.constant(1 << 31, "int64")
-    first = op.reduce("ReduceMin", op.where(is_zero, op.add(rows, 1), none), [-2, -1])
-    first = op.where(op.elementwise("Equal", first, none), 0, first)
     pivots = op.cast(op.add(found.pivots, 1), "int32")
-    return [op.cast(found.lu, A.dtype), pivots, op.cast(first, "int32")]
+    return [op.cast(found.lu, A.dtype), pivots, zero_pivot(op, found.lu)]
 
 
 @aten("_lu_with_info")
@@ -234,13 +228,24 @@ def matrix_rank_of_tensor(op: Context, input: Value, tol: Value, hermitian: bool
 def lstsq(
     op: Context, self: Value, b: Value, rcond: float | None = None, driver: str | None = None
 ) -> list[Value | Unsupported]:
-    """The least-squares solution x of `self @ x = b`, of least norm."""
-    del driver
-    rest = Unsupported("residuals, ranks and singular values of least squares")
-    inverse_of = pinv(op, self, None if rcond is None else 0.0, rcond)
+    """The least-squares solution x of `self @ x = b`, of least norm; and the rest without ranks.
+
+    The driver `gels` takes for granted that ranks are full, and so yields residuals and no ranks.
+    """
     is_vector = b.rank == 1 or (self.rank == b.rank + 1 and self.shape[:-1] == b.shape)
-    found = op.matmul(inverse_of, op.unsqueeze(b, [-1]) if is_vector else b)
-    return [op.squeeze(found, [-1]) if is_vector else found, rest, rest, rest]
+    right = op.unsqueeze(b, [-1]) if is_vector else b
+    found = op.matmul(pinv(op, self, None if rcond is None else 0.0, rcond), right)
+    x = op.squeeze(found, [-1]) if is_vector else found
+    rows, columns = self.shape[-2:]
+    if driver != "gels" or not isinstance(rows, int) or not isinstance(columns, int):
+        rest = Unsupported("residuals, ranks and singular values of least squares")
+        return [x, rest, rest, rest]
+    nothing = op.constant(np.zeros(0), self.dtype)
+    if rows <= columns:
+        return [x, nothing, op.constant(np.zeros(0), "int64"), nothing]
+    apart = op.sub(op.matmul(self, found), right)
+    residuals = op.reduce("ReduceSum", op.mul(apart, apart), [-2])
+    return [x, residuals, op.constant(np.zeros(0), "int64"), nothing]
 
 
 # -- others ----------------------------------------------------------------------------------------

@@ -56,4 +56,6 @@ def nextafter(op: Context, self: Value, other: Value) -> Value:
     step = op.where(op.elementwise("Equal", size, 0.0), float(smallest), step)
     step = _two_to(op, op.elementwise("Max", step, float(smallest)))
     found = op.where(is_up, op.add(x, step), op.sub(x, step))
-    return op.where(op.elementwise("Equal", a, b), b, op.cast(found, a.dtype))
+    found = op.where(op.elementwise("Equal", a, b), b, op.cast(found, a.dtype))
+    is_nan = op.elementwise("Or", *(op.unary("IsNaN", v) for v in (a, b)))
+    return op.where(is_nan, op.constant(float("nan"), a.dtype), found)

@@ -239,7 +239,13 @@ def tensordot(
     return einsum(op, f"{''.join(first)},{''.join(second)}->{''.join(out)}", [self, other])
 
 
-@aten("chain_matmul", "linalg_multi_dot")
+@aten("chain_matmul")
+def chain_matmul(op: Context, matrices: Tensors) -> Value:
+    """The product of several matrices."""
+    return multi_dot(op, matrices)
+
+
+@aten("linalg_multi_dot")
 def multi_dot(op: Context, tensors: Tensors) -> Value:
     """The product of several matrices."""
     found = tensors[0]

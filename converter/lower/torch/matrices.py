@@ -4,6 +4,7 @@ Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -216,12 +217,39 @@ def linalg_inv(op: Context, A: Value) -> Value:  # noqa: N803
     return inverse(op, A)
 
 
+def _first_on_diagonal(op: Context, x: Value, is_flaw: Callable[[Value], Value]) -> Value:
+    """Return the index of the first flaw on the diagonals of matrices as LAPACK reports it.
+
+    Args:
+        op: Builder.
+        x: [..., m, n].
+        is_flaw: Function that returns of which elements the test is true.
+
+    Returns:
+        [...] of int32: the index from 1 on; 0 where there is none.
+    """
+    if 0 in x.shape[-2:]:
+        return op.filled(op.named(x).shape[:-2], 0, "int32")
+    flaws = op.cast(is_flaw(diagonal(op, x, 0, -2, -1)), "int32")
+    shape = flaws.shape[:-1]
+    first = op.emit("ArgMax", flaws, dtype="int64", shape=shape, axis=-1, keepdims=0)
+    return op.mul(op.cast(op.add(first, 1), "int32"), op.reduce("ReduceMax", flaws, [-1]))
+
+
+def zero_pivot(op: Context, lu: Value) -> Value:
+    """Return the index of the first zero on U's diagonal, from 1 on; 0 where there is none."""
+    return _first_on_diagonal(op, lu, lambda x: op.elementwise("Equal", x, 0.0))
+
+
+def _singular_at(op: Context, x: Value) -> Value:
+    return zero_pivot(op, linalg.factorize(op, linalg.as_matrices(op, x)).lu)
+
+
 @aten("linalg_inv_ex")
 def inv_ex(op: Context, A: Value, check_errors: bool = False) -> list[Value]:  # noqa: N803
-    """The inverse of matrices, and 0 for success."""
+    """The inverse of matrices, and 0, or where they are singular."""
     del check_errors
-    made = inverse(op, A)
-    return [made, op.filled(op.named(A).shape[:-2], 0, "int32")]
+    return [inverse(op, A), _singular_at(op, A)]
 
 
 @aten("linalg_solve")
@@ -234,31 +262,37 @@ def solve(op: Context, A: Value, B: Value, left: bool = True) -> Value:  # noqa:
 def solve_ex(
     op: Context, A: Value, B: Value, left: bool = True, check_errors: bool = False,  # noqa: N803
 ) -> list[Value]:  # fmt: skip
-    """The x for which `A @ x`, or `x @ A`, is B; and 0, for success."""
+    """The x for which `A @ x`, or `x @ A`, is B; and 0, or where A is singular."""
     del check_errors
-    success = op.filled(op.named(A).shape[:-2], 0, "int32")
     if not left:
-        across = (linalg.transpose(op, x) for x in (A, B))
-        return [linalg.transpose(op, linalg.solve(op, *across)), success]
+        across = [linalg.transpose(op, x) for x in (A, B)]
+        found = linalg.transpose(op, linalg.solve(op, *across))
+        return [found, _singular_at(op, across[0])]
     is_vector = B.rank == 1 or (A.rank == B.rank + 1 and A.shape[:-1] == B.shape)
     right = op.unsqueeze(B, [-1]) if is_vector else B
     if A.rank != right.rank:
         raise Unsupported("a solution for matrices that are broadcast")
     made = linalg.solve(op, A, right)
-    return [op.squeeze(made, [-1]) if is_vector else made, success]
+    return [op.squeeze(made, [-1]) if is_vector else made, _singular_at(op, A)]
 
 
 @aten("_linalg_solve_ex")
 def solve_and_factors(
     op: Context, A: Value, B: Value, left: bool = True, check_errors: bool = False,  # noqa: N803
 ) -> list[Value | Unsupported]:  # fmt: skip
-    """The x for which `A @ x` is B; factors that only gradients need; and 0, for success."""
-    found, success = solve_ex(op, A, B, left, check_errors)
+    """The x for which `A @ x` is B; no factors; and 0, or where A is singular."""
+    found, info = solve_ex(op, A, B, left, check_errors)
     factors = Unsupported("factors that only gradients need")
-    return [found, factors, factors, success]
+    return [found, factors, factors, info]
 
 
-@aten("linalg_slogdet", "slogdet")
+@aten("slogdet")
+def slogdet_of(op: Context, self: Value) -> list[Value]:
+    """The sign of the determinant, and the logarithm of its absolute value."""
+    return slogdet(op, self)
+
+
+@aten("linalg_slogdet")
 def slogdet(op: Context, A: Value) -> list[Value]:  # noqa: N803
     """The sign of the determinant, and the logarithm of its absolute value."""
     return list(linalg.log_determinant(op, A))
@@ -291,9 +325,14 @@ def cholesky(op: Context, self: Value, upper: bool = False) -> Value:
 def cholesky_ex(
     op: Context, self: Value, upper: bool = False, check_errors: bool = False
 ) -> list[Value]:
-    """The Cholesky factor of matrices, and 0 for success."""
+    """The Cholesky factor of matrices, and 0, or which leading minor is not positive definite."""
     del check_errors
-    return [cholesky(op, self, upper), op.filled(op.named(self).shape[:-2], 0, "int32")]
+    found = cholesky(op, self, upper)
+
+    def is_flaw(x: Value) -> Value:
+        return op.unary("Not", op.elementwise("Greater", x, 0.0))
+
+    return [found, _first_on_diagonal(op, found, is_flaw)]
 
 
 @aten("cholesky_inverse")
@@ -341,10 +380,9 @@ def triangular_solve(
 
 @aten("linalg_qr")
 def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N803
-    """The QR decomposition of matrices."""
-    if mode == "r":
-        raise Unsupported("mode = 'r'")
-    return list(linalg.qr(op, A, full=mode == "complete"))
+    """The QR decomposition of matrices; only R where the mode is 'r'."""
+    first, second = linalg.qr(op, A, full=mode == "complete")
+    return [op.constant(np.zeros(0), A.dtype) if mode == "r" else first, second]
 
 
 @aten("qr")

@@ -75,7 +75,7 @@ def native_batch_norm_no_training(
     return [normalize_batch(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
-@aten("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm")
+@aten("native_batch_norm", "_native_batch_norm_legit")
 def native_batch_norm(
     op: Context, input: Value, weight: Value | None, bias: Value | None,
     running_mean: Value | None, running_var: Value | None, training: bool, momentum: float,
@@ -117,6 +117,18 @@ def update_statistics(
     ratio = op.div(op.scalar_of(count, mean.dtype), op.scalar_of(dims.sub(count, 1), mean.dtype))
     pairs = ((mean, batch[0]), (variance, op.mul(batch[1], ratio)))
     return [op.add(op.mul(old, 1 - momentum), op.mul(new, momentum)) for old, new in pairs]
+
+
+@aten("cudnn_batch_norm")
+def cudnn_batch_norm(
+    op: Context, input: Value, weight: Value, bias: Value | None, running_mean: Value | None,
+    running_var: Value | None, training: bool, exponential_average_factor: float, epsilon: float,
+) -> list[Value]:  # fmt: skip
+    """Batch normalization by running statistics, or by those of the batch."""
+    return native_batch_norm(
+        op, input, weight, bias, running_mean, running_var, training, exponential_average_factor,
+        epsilon,
+    )  # fmt: skip
 
 
 @aten("_batch_norm_with_update")

@@ -16,11 +16,12 @@ from converter.lower.ops.scatter import scatter_elements
 from converter.lower.repeat import repeat
 from converter.lower.torch.arithmetic import div, mul
 from converter.lower.torch.context import Context
+from converter.lower.torch.creation import linspace
 from converter.lower.torch.linear import product
 from converter.lower.torch.matrices import inverse, svdvals
 from converter.lower.torch.ordering import cumprod, cumsum
 from converter.lower.torch.program_values import Int, Ints, Scalar
-from converter.lower.torch.promotion import DEFAULT, floating, kind, result_type, together
+from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.reductions import Axes, amax, amin, axes_of, norm_of, total
 from converter.lower.torch.shaping import diagonal, swap_axes
 from converter.lower.torch.table import aten
@@ -145,52 +146,6 @@ def cumulative_trapezoid_of_points(op: Context, y: Value, x: Value, dim: int = -
     """The cumulative integral by the trapezoidal rule, at given points."""
     axis = y.axis(dim)
     return div(op, cumsum(op, _areas(op, y, _widths(op, x, y, axis), axis), dim), 2.0)
-
-
-def _slope(op: Context, x: Value, axis: int, width: Scalar, order: int) -> Value:
-    """Return differences of neighbours: central ones, and one-sided ones at the ends."""
-    count = op.named(x).shape[axis]
-    if not isinstance(count, int) or count <= order:
-        raise Unsupported(f"slopes along an axis of {count}")
-
-    def one(i: int) -> Value:
-        return op.cut(x, axis, i % count, i % count + 1)
-
-    def weighted(*terms: tuple[float, int]) -> Value:
-        parts = [op.mul(one(i), factor) for factor, i in terms]
-        found = parts[0]
-        for part in parts[1:]:
-            found = op.add(found, part)
-        return found
-
-    if order == 1:
-        first, last = op.sub(one(1), one(0)), op.sub(one(-1), one(-2))
-    else:
-        first = op.mul(weighted((-3.0, 0), (4.0, 1), (-1.0, 2)), 0.5)
-        last = op.mul(weighted((1.0, -3), (-4.0, -2), (3.0, -1)), 0.5)
-    parts = [first, last]
-    if count > 2:
-        centre = op.sub(op.cut(x, axis, 2, count), op.cut(x, axis, 0, count - 2))
-        parts.insert(1, op.mul(centre, 0.5))
-    return div(op, op.concat(parts, axis), width)
-
-
-@aten("gradient.array", "gradient.scalararray", "gradient.scalarint", "gradient.scalarrayarray",
-      "gradient.scalarrayint")  # fmt: skip
-def gradient(
-    op: Context, self: Value, spacing: Scalar | Sequence[Scalar] | None = None, dim: Axes = None,
-    edge_order: int = 1,
-) -> list[Value]:  # fmt: skip
-    """Gradients along axes, of equally spaced points."""
-    if kind(self.dtype) != 2:
-        raise Unsupported(f"slopes of {self.dtype}")
-    axes = axes_of(self, dim)
-    if isinstance(spacing, list | tuple):
-        widths: list[Scalar] = list(spacing)
-    else:
-        widths = [1 if spacing is None else spacing] * len(axes)  # type: ignore[list-item]
-    pairs = zip(axes, widths, strict=True)
-    return [_slope(op, self, axis, width, edge_order) for axis, width in pairs]
 
 
 # -- statistics ------------------------------------------------------------------------------------
@@ -452,35 +407,3 @@ def linalg_diagonal(
 ) -> Value:  # fmt: skip
     """The diagonals of matrices."""
     return diagonal(op, A, offset, dim1, dim2)
-
-
-# -- ranges between tensors ------------------------------------------------------------------------
-
-
-@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
-def linspace(
-    op: Context, start: Value | Scalar, end: Value | Scalar, steps: int, dtype: str | None = None
-) -> Value:
-    """A number of equally spaced values, including both bounds."""
-    to = dtype or DEFAULT
-    if kind(to) != 2:
-        raise Unsupported(f"distances of {to}")
-    first, last = together(op, [start, end], to)
-    if steps == 0:
-        return op.constant(np.zeros(0), to)
-    width = op.div(op.sub(last, first), float(max(steps - 1, 1)))
-    places = np.arange(steps)
-    up = op.add(first, op.mul(op.constant(places, to), width))
-    down = op.sub(last, op.mul(op.constant(steps - 1 - places, to), width))
-    is_early = places < steps // 2 if steps > 1 else places == 0
-    return op.where(op.constant(is_early, "bool"), up, down)
-
-
-@aten("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
-def logspace(
-    op: Context, start: Value | Scalar, end: Value | Scalar, steps: int, base: float = 10.0,
-    dtype: str | None = None,
-) -> Value:  # fmt: skip
-    """Powers of a base with equally spaced exponents."""
-    exponents = linspace(op, start, end, steps, dtype)
-    return op.elementwise("Pow", op.constant(base, exponents.dtype), exponents)

@@ -7,7 +7,7 @@ from converter.lower import dims
 from converter.lower.ops.pad import pad_ends
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
-from converter.lower.torch.program_values import Int, Ints, Scalar
+from converter.lower.torch.program_values import Ints, Scalar
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -35,10 +35,10 @@ def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -
         Unsupported: There is no such mode.
     """
     x = op.named(x)
-    if mode == "constant" and any(not isinstance(n, int) for n in pad):
-        return _pad_symbolic(op, x, pad, value or 0.0)
     if mode not in MODES:
         raise Unsupported(f"mode = {mode!r}")
+    if any(not isinstance(n, int) for n in pad):
+        return _pad_symbolic(op, x, pad, MODES[mode], value or 0.0)
     if mode in ("reflect", "replicate") and any(isinstance(n, int) and n < 0 for n in pad):
         # The edge is that of the whole tensor: cropping comes last.
         whole = pad_axes(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
@@ -55,17 +55,24 @@ def pad_axes(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -
     return op.shaped(pad_ends(op, x, more, MODES[mode], value), shape)
 
 
-def _pad_symbolic(op: Context, x: Value, pad: Ints, value: float) -> Value:
+def _pad_symbolic(op: Context, x: Value, pad: Ints, mode: str, value: float) -> Value:
     """Return a tensor padded by sizes that have names; none of them may be negative."""
     if len(pad) % 2 or any(isinstance(n, int) and n < 0 for n in pad):
         raise Unsupported("padding that depends on the inputs' shapes, and takes away")
     count = len(pad) // 2
-    ends: list[list[Int]] = [
+    low, high = (
         [*[0] * (x.rank - count), *(pad[2 * i + k] for i in reversed(range(count)))] for k in (0, 1)
-    ]
-    shape = tuple(dims.add(n, dims.add(a, b)) for n, a, b in zip(x.shape, *ends, strict=True))
-    inputs = [op.outer(x), op.vector([*ends[0], *ends[1]]), op.constant(value, x.dtype)]
-    return op.node("Pad", inputs, [(x.dtype, shape)], attributes={"mode": "constant"})[0]
+    )
+    if mode == "wrap":
+        for axis in range(x.rank - count, x.rank):
+            n = x.shape[axis]
+            before = op.cut(x, axis, dims.sub(n, low[axis]), n)
+            x = op.concat([before, x, op.cut(x, axis, 0, high[axis])], axis)
+        return x
+    shape = tuple(dims.add(n, dims.add(a, b)) for n, a, b in zip(x.shape, low, high, strict=True))
+    fill = op.constant(value, x.dtype) if mode == "constant" else None
+    inputs = [op.outer(x), op.vector([*low, *high]), fill]
+    return op.node("Pad", inputs, [(x.dtype, shape)], attributes={"mode": mode})[0]
 
 
 @aten("constant_pad_nd")

@@ -124,8 +124,14 @@ def quantize_by_tensors(
     return quantize(op, self, float(known[0].item()), int(known[1].item()), dtype)
 
 
+@aten("dequantize.tensor")
+def dequantize_tensor(op: Context, qtensor: Value) -> Value:
+    """The numbers that a quantized tensor stands for."""
+    return dequantize(op, qtensor)
+
+
 @own("dequantize")
-@aten("dequantize.self", "dequantize.tensor")
+@aten("dequantize.self")
 def dequantize(op: Context, self: Value) -> Value:
     """The indices of a quantized tensor."""
     del op

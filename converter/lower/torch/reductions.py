@@ -164,13 +164,13 @@ def argmin(op: Context, self: Value, dim: int | None = None, keepdim: bool = Fal
     return place_of(op, "ArgMin", self, dim, keepdim=keepdim)
 
 
-@aten("any", "any.dim", "any.dims")
+@aten("any", "any.dim", "any.dims", "_is_any_true")
 def some(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     """Whether any element is true."""
     return _as_torch(op, self, reduce.some(op, self, axes_of(self, dim), keepdims=keepdim))
 
 
-@aten("all", "all.dim", "all.dims")
+@aten("all", "all.dim", "all.dims", "_is_all_true")
 def every(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     """Whether all elements are true."""
     return _as_torch(op, self, reduce.every(op, self, axes_of(self, dim), keepdims=keepdim))

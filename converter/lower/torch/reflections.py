@@ -5,6 +5,7 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.linalg.householder_prod
 
 from collections.abc import Iterable
 
+from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import eye_m, tril
 from converter.lower.torch.linear import product
@@ -44,7 +45,19 @@ def _read(op: Context, reflectors: Value, factors: Value) -> tuple[Value, Value,
     return op.add(tril(op, matrices, -1), identity), identity, count
 
 
-@aten("linalg_householder_product", "orgqr")
+@aten("geqrf")
+def geqrf(op: Context, self: Value) -> list[Value]:
+    """The QR decomposition: R, with the reflections below its diagonal, and their factors."""
+    return list(linalg.reflect_columns(op, self))
+
+
+@aten("orgqr")
+def orgqr(op: Context, self: Value, input2: Value) -> Value:
+    """The first columns of the product of reflections."""
+    return householder_product(op, self, input2)
+
+
+@aten("linalg_householder_product")
 def householder_product(op: Context, input: Value, tau: Value) -> Value:
     """The first columns of the product of reflections."""
     vectors, identity, count = _read(op, input, tau)

@@ -136,31 +136,31 @@ def segment_reduce(
 ) -> Value:  # fmt: skip
     """The sum, mean, product, maximum or minimum of consecutive segments."""
     del unsafe
-    bounds = lengths if offsets is None else offsets
-    if bounds is None or indices is not None or axis != 0 or bounds.rank != 1:
-        raise Unsupported("segments other than by a vector of lengths or offsets, along axis 0")
-    bounds = op.cast(bounds, "int64")
+    bounds, x = lengths if offsets is None else offsets, op.named(data)
+    if bounds is None or indices is not None or x.axis(axis) != bounds.rank - 1:
+        raise Unsupported("segments other than by lengths or offsets, along the last of their axes")
+    axis, bounds = x.axis(axis), op.cast(bounds, "int64")
     if offsets is None:
-        ends = cumulative_sum(op, bounds, 0)
+        ends = cumulative_sum(op, bounds, axis)
         starts = op.sub(ends, bounds)
     else:
-        starts, ends = op.slice(bounds, [0], [0], [-1]), op.slice(bounds, [0], [1], [END])
-    x = op.named(data)
-    at = op.range(x.shape[0])
+        starts, ends = op.slice(bounds, [axis], [0], [-1]), op.slice(bounds, [axis], [1], [END])
+    at = op.range(x.shape[axis])
     inside = op.elementwise(
         "And",
-        op.elementwise("GreaterOrEqual", at, op.unsqueeze(starts, [1])),
-        op.elementwise("Less", at, op.unsqueeze(ends, [1])),
+        op.elementwise("GreaterOrEqual", at, op.unsqueeze(starts, [-1])),
+        op.elementwise("Less", at, op.unsqueeze(ends, [-1])),
     )
     op_type, neutral = SEGMENTS[reduce]
-    held = op.unsqueeze(inside, list(range(2, x.rank + 1)))
-    wide = op.where(held, op.unsqueeze(x, [0]), op.constant(neutral, x.dtype))
-    found = op.reduce(op_type, wide, [1])
+    behind = list(range(axis + 2, x.rank + 1))
+    held = op.unsqueeze(inside, behind) if behind else inside
+    wide = op.where(held, op.unsqueeze(x, [axis]), op.constant(neutral, x.dtype))
+    found = op.reduce(op_type, wide, [axis + 1])
     first = op.constant(neutral, x.dtype) if initial is None else op.scalar(initial, x.dtype)
     found = op.elementwise(SEGMENT_JOINS[op_type], found, first)
     if reduce != "mean":
         return found
-    count = op.reduce("ReduceSum", op.cast(held, x.dtype), [1])
+    count = op.reduce("ReduceSum", op.cast(held, x.dtype), [axis + 1])
     some = op.elementwise("Greater", count, 0.0)
     empty = op.constant(nan, x.dtype) if initial is None else first
     return op.where(some, op.div(found, count), empty)

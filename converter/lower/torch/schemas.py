@@ -59,10 +59,11 @@ def _lines() -> dict[str, list[str]]:
 @cache
 def schemas(name: str) -> tuple[Schema, ...]:
     """Return the overloads of an op; none where torch has no such op."""
-    return tuple(_schema(line) for line in _lines().get(name, ()))
+    return tuple(parse_schema(line) for line in _lines().get(name, ()))
 
 
-def _schema(line: str) -> Schema:
+def parse_schema(line: str) -> Schema:
+    """Return the schema in a line of `schemas.txt`."""
     full, _, rest = line.partition("(")
     name, _, overload = full.partition(".")
     arguments: list[Argument] = []

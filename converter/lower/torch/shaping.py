@@ -115,6 +115,24 @@ def unsqueeze(op: Context, self: Value, dim: int) -> Value:
     return op.unsqueeze(self, [dim])
 
 
+@aten("resize")
+def resize(op: Context, self: Value, size: Ints) -> Value:
+    """The first elements of the tensor, in another shape."""
+    x = op.named(self)
+    count, whole = dims.product(size), dims.product(x.shape)
+    if count == whole:
+        return op.reshape(x, size)
+    if not (isinstance(count, int) and isinstance(whole, int) and count < whole):
+        raise Unsupported("more elements than the tensor has, which torch does not initialize")
+    return op.reshape(op.cut(op.reshape(x, (whole,)), 0, 0, count), size)
+
+
+@aten("resize_as")
+def resize_as(op: Context, self: Value, the_template: Value) -> Value:
+    """The first elements of the tensor, in the shape of another one."""
+    return resize(op, self, [integer(n) for n in op.named(the_template).shape])
+
+
 @aten("atleast_1d")
 def atleast_1d(op: Context, self: Value) -> Value:
     """The tensor with at least one axis."""
@@ -406,6 +424,9 @@ def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
     if out is None:
         raise Unsupported(f"{c} channels as squares of {r}")
     k = len(batch)
+    if k == 1 and x.is_float:
+        shape = (*batch, out, dims.mul(h, r), dims.mul(w, r))
+        return op.emit("DepthToSpace", x, dtype=x.dtype, shape=shape, blocksize=r, mode="CRD")
     wide = op.reshape(x, (*batch, out, r, r, h, w))
     moved = wide.transposed([*range(k), k, k + 3, k + 1, k + 4, k + 2])
     return op.reshape(moved, (*batch, out, dims.mul(h, r), dims.mul(w, r)))

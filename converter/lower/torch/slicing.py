@@ -103,7 +103,13 @@ def _check_parts(count: int) -> None:
         raise Unsupported(f"an axis cut into {count}")
 
 
-@aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
+@aten("split.sizes")
+def split_sizes(op: Context, self: Value, split_size: Ints, dim: int = 0) -> list[Value]:
+    """An axis split into parts of given sizes."""
+    return split_with_sizes(op, self, split_size, dim)
+
+
+@aten("split_with_sizes", "split_with_sizes_copy")
 def split_with_sizes(op: Context, self: Value, split_sizes: Ints, dim: int = 0) -> list[Value]:
     """An axis split into parts of given sizes."""
     axis = self.axis(dim)
@@ -122,10 +128,10 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
     axis = self.axis(dim)
     n = self.shape[axis]
     if not isinstance(split_size, int) or not isinstance(n, int):
-        count = dims.divide_exactly(n, split_size)
+        count = dims.divide_exactly(n, split_size) or op.parts
         if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
             raise Unsupported("as many parts as an axis of an unknown size has")
-        return split_with_sizes(op, self, [split_size] * count, dim)
+        return _split_into(op, self, split_size, count, dim)
     if split_size == n or n == 0:
         return [self]
     if split_size < 1:
@@ -138,24 +144,25 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
 @aten("chunk")
 def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
     """An axis split into a number of parts, or fewer."""
-    n = self.shape[self.axis(dim)]
-    if not isinstance(n, int):
-        _check_parts(chunks)
-        part = dims.divide_exactly(n, chunks)
-        if part is None:
-            raise Unsupported("parts of an axis of an unknown size")
-        return split_with_sizes(op, self, [integer(part)] * chunks, dim)
-    return split(op, self, max(-(-n // max(chunks, 1)), 1), dim)
+    n = op.axis_of(self, dim)
+    if isinstance(n, int):
+        return split(op, self, max(-(-n // max(chunks, 1)), 1), dim)
+    _check_parts(chunks)
+    return _split_into(op, self, op.ceildiv(n, chunks), op.parts or chunks, dim)
+
+
+def _split_into(op: Context, x: Value, part: Dim, count: int, dim: int) -> list[Value]:
+    """Return an axis of a dynamic size split into parts; the last one is what the others leave."""
+    last = dims.sub(op.axis_of(x, dim), dims.mul(part, count - 1))
+    return split_with_sizes(op, x, [*[integer(part)] * (count - 1), integer(last)], dim)
 
 
 @aten("tensor_split.sections")
 def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[Value]:
     """An axis split into a number of parts, of which the first may be larger."""
-    n = self.shape[self.axis(dim)]
-    if not isinstance(n, int):
-        raise Unsupported("parts of an axis of an unknown size")
+    n = op.axis_of(self, dim)
     _check_parts(sections)
-    parts = [n // sections + (i < n % sections) for i in range(sections)]
+    parts = [integer(op.floordiv(dims.add(n, sections - 1 - i), sections)) for i in range(sections)]
     return split_with_sizes(op, self, parts, dim)
 
 
@@ -163,13 +170,30 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
 def tensor_split_by_tensor(
     op: Context, self: Value, tensor_indices_or_sections: Value, dim: int = 0
 ) -> list[Value]:
-    """An axis split at indices, or into a number of parts, given by a constant tensor."""
-    known = op.array(tensor_indices_or_sections)
-    if known is None:
-        raise Unsupported("parts that are computed from the inputs")
-    if known.ndim == 0:
-        return tensor_split(op, self, int(known), dim)
-    return tensor_split_indices(op, self, [int(n) for n in known], dim)
+    """An axis split at the indices in a vector, or into a number of parts."""
+    given, x = tensor_indices_or_sections, op.named(self)
+    known = op.array(given)
+    if known is not None and known.ndim == 0:
+        return tensor_split(op, x, int(known), dim)
+    if known is not None:
+        return tensor_split_indices(op, x, known.tolist(), dim)
+    if given.rank == 0 or not isinstance(given.shape[0], int):
+        raise Unsupported("as many parts as the inputs say")
+    _check_parts(given.shape[0])
+    whole = op.scalar_of(x.shape[x.axis(dim)], "int64")
+    places = op.where(op.elementwise("Less", given, 0), op.add(given, whole), given)
+    places = op.elementwise("Min", op.elementwise("Max", places, 0), whole)
+    starts = [op.constant(0, "int64"), *unbind(op, places)]
+    ends = [*starts[1:], whole]
+    return [_between(op, x, x.axis(dim), a, b) for a, b in zip(starts, ends, strict=True)]
+
+
+def _between(op: Context, x: Value, axis: int, start: Value, end: Value) -> Value:
+    """Return the part of an axis between bounds that the graph computes."""
+    bounds = [op.unsqueeze(n, [0]) for n in (start, op.elementwise("Max", start, end))]
+    shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+    inputs = [op.outer(x), *bounds, op.constant([axis], "int64")]
+    return op.named(op.node("Slice", inputs, [(x.dtype, shape)])[0])
 
 
 @aten("tensor_split.indices")

@@ -106,7 +106,7 @@ OPS = AtenTable(
     "padding", "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols",
     "unfold", "fused", "complexes", "fourier", "spectrograms", "matrices", "special", "random",
     "vision", "experts", "quantized", "sequences", "prepacked", "decomposed", "stacking", "losses",
-    "numerics", "factors", "reflections", "gradients", "polynomials", "float_parts",
+    "numerics", "slopes", "factors", "reflections", "gradients", "polynomials", "float_parts",
     ),
     is_ignored=IGNORED.__contains__,
 )  # fmt: skip

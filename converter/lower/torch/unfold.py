@@ -4,7 +4,6 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.Unfold.html
 """
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.scatter import scatter_elements
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
-from converter.lower.torch.program_values import Ints, numbers
+from converter.lower.torch.program_values import Int, Ints, numbers
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -85,7 +84,7 @@ def col2im(
 
 @aten("as_strided.in_order", "as_strided_copy.in_order")
 def as_strided(
-    op: Context, self: Value, size: Ints, stride: Ints, storage_offset: int | None = None
+    op: Context, self: Value, size: Ints, stride: Ints, storage_offset: Int | None = None
 ) -> Value:
     """A strided view of a contiguous tensor."""
     x = op.named(self)
@@ -97,34 +96,39 @@ def as_strided(
     whole = dims.product(x.shape)
     if same and not storage_offset and apart == whole:
         return op.reshape(x, size)
-    places = strided_indices(size, stride, storage_offset)
-    return op.gather(op.reshape(x, (whole,)), op.constant(places, "int64"), 0)
+    places = _strided_indices(op, size, stride, storage_offset)
+    return op.gather(op.reshape(x, (whole,)), places, 0)
 
 
-def strided_indices(size: Ints, stride: Ints, storage_offset: int | None) -> np.ndarray[Any, Any]:
+def _strided_indices(op: Context, size: Ints, stride: Ints, storage_offset: Int | None) -> Value:
     """Return where the elements of a strided view are in the storage.
 
     Raises:
-        Unsupported: They are too many, or sizes or strides are not known.
+        Unsupported: There are too many to be stored.
     """
-    known = numbers(size, len(size), "a shape")
-    steps = numbers(stride, len(size), "a stride")
-    if prod(known) > MOST:
-        raise Unsupported(f"a view of {prod(known)} elements")
-    places = np.full(known, storage_offset or 0, np.int64)
-    for axis, (n, step) in enumerate(zip(known, steps, strict=True)):
-        places += np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(known))]) * step
-    return places
+    if not all(isinstance(n, int) for n in (*size, *stride, storage_offset or 0)):
+        found = op.scalar(storage_offset or 0, "int64")
+        for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+            along = op.mul(op.range(n), op.scalar(step, "int64"))
+            behind = list(range(1, len(size) - axis))
+            found = op.add(found, op.unsqueeze(along, behind) if behind else along)
+        return op.shaped(found, tuple(size))
+    if (count := prod(int(n) for n in size)) > MOST:
+        raise Unsupported(f"a view of {count} elements")
+    places = np.full([int(n) for n in size], storage_offset or 0, np.int64)
+    for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+        places += np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(size))]) * step
+    return op.constant(places, "int64")
 
 
 @aten("as_strided_scatter.in_order")
 def as_strided_scatter(
     op: Context, self: Value, src: Value, size: Ints, stride: Ints,
-    storage_offset: int | None = None,
+    storage_offset: Int | None = None,
 ) -> Value:  # fmt: skip
     """A contiguous tensor, with the elements of a strided view of it replaced."""
     x = op.named(self)
-    places = strided_indices(size, stride, storage_offset)
-    whole = op.reshape(x, (dims.product(x.shape),))
-    at, source = op.constant(places.reshape(-1), "int64"), op.reshape(src, (places.size,))
+    count = dims.product(size)
+    at = op.reshape(_strided_indices(op, size, stride, storage_offset), (count,))
+    whole, source = op.reshape(x, (dims.product(x.shape),)), op.reshape(src, (count,))
     return op.reshape(scatter_elements(op, whole, 0, at, source), x.shape)

@@ -233,3 +233,38 @@ def test_only_tensors_are_asked_for(tmp_path):
         )
     assert "x0:float32" in str(caught.value)
     assert "rate:" not in str(caught.value)
+
+
+FREE, GRID = [("float32", (None, 3))], [("float32", (None, 4, None, 3))]
+# Expression, inputs, what it computes.
+BY_SIZES = [
+    ("torch.linspace(-1, 2, torch.size(x0, 0))", FREE, lambda x: np.linspace(-1, 2, len(x))),
+    ("torch.logspace(0., 1., torch.size(x0, 0), 2.)", FREE,
+     lambda x: np.logspace(0, 1, len(x), base=2)),
+    ("torch.cumprod(x0, 0)", FREE, lambda x: np.cumprod(x, 0)),
+    ("torch.chunk(x0, 2, 0)[1]", FREE, lambda x: x[(len(x) + 1) // 2 :]),
+    ("torch.tensor_split(x0, 3, 0)[1]", FREE, lambda x: np.array_split(x, 3)[1]),
+    ("torch.pad(x0, [1, torch.size(x0, 0)])", FREE, lambda x: np.pad(x, [(0, 0), (1, len(x))])),
+    ('torch.pad(x0, [1, torch.size(x0, 0)], "replicate")', FREE,
+     lambda x: np.pad(x, [(0, 0), (1, len(x))], "edge")),
+    ("torch.as_strided(x0, [torch.size(x0, 0), 2], [3, 1], 1)", FREE, lambda x: x[:, 1:]),
+    ("torch.pixel_shuffle(x0, 2)", GRID,
+     lambda x: x.reshape(len(x), 2, 2, x.shape[2], 3).transpose(0, 3, 1, 4, 2)
+     .reshape(len(x), 1, 2 * x.shape[2], 6)),
+    ("torch.topk(torch.select(x0, 1, 0), int(torch.sum(torch.gt(torch.select(x0, 1, 0), 0.))))[0]",
+     FREE, lambda x: -np.sort(-x[x[:, 0] > 0, 0])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "inputs", "compute"), BY_SIZES)
+def test_sizes_that_only_the_run_knows(code, inputs, compute, tmp_path):
+    graph, weights = spellings.torch_script(tmp_path, code, inputs)
+    for count in (0, 1, 2, 5, 70):
+        shape = [count if n is None else n for n in inputs[0][1]]
+        x = np.random.default_rng(count).normal(size=shape).astype("float32")
+        if count == 0 and ("replicate" in code or "chunk" in code or "split" in code):
+            continue  # torch has no edge, and no second part, of nothing
+        (found,) = run(graph, x, weights=weights)
+        expected = np.asarray(compute(x), "float32")
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,17 @@ def test_old_modules_keep_their_source() -> None:
     content = bundle.topology.content
     assert isinstance(content, dict)
     assert "class Net" in content["sources"]["__main__.Net"]
+
+
+def test_quantized_tensors_of_torch_1_3(tmp_path: Path) -> None:
+    """TorchScript of torch 1.3 has a scale and a zero point in place of a scheme with both."""
+    source, path = FIXTURES / "torch1.4-quantized-script.pt", tmp_path / "older.pt"
+    scheme = re.compile(rb"\(ctorch\nper_tensor_affine\nq.(G.{8}K.)t", re.DOTALL)
+    with zipfile.ZipFile(source) as newer, zipfile.ZipFile(path, "w") as older:
+        for name in newer.namelist():
+            data, count = scheme.subn(rb"\1", newer.read(name))
+            assert count == name.endswith("/data.pkl")
+            older.writestr(name, data)
+    assert described(read(path)) == described(read(source))
+    assert read(path).encodings.keys() == read(source).encodings.keys()
+    assert read(path).metadata.tensor_notes == read(source).metadata.tensor_notes

@@ -242,7 +242,7 @@ def _argument(interpreter: Interpreter, value: ProgramValue, kind: str) -> Progr
     """Return an argument as handlers take it."""
     if isinstance(value, Reference) and _inner(kind) in NUMBERS:
         return number_of(interpreter, value)
-    if isinstance(value, Number) and kind.startswith("SymInt["):
+    if isinstance(value, Number) and _inner(kind) == "SymInt":
         return _as_size(interpreter, value)
     if isinstance(value, Items) and value.grown is not None:
         raise Unsupported("a list of as many elements as a loop has rounds")
