@@ -105,6 +105,7 @@ def load_child(name: str):
 
 
 exporter, pretrained = load_child("torch_exporter"), load_child("pretrained")
+generation = load_child("generation")
 
 
 def shrink(settings: dict) -> dict:
@@ -169,8 +170,9 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
     try:
         save_model(kind, class_name, home / "model")
         state = "not run"
-        module, specs = pretrained.load(torch, home / "model", "cpu", {})
-        module.eval()
+        model, inputs, _ = pretrained.load(home / "model", "cpu", {})
+        (part,) = generation.split_model(torch, model.eval(), inputs, None)
+        module, specs = part.module, part.inputs
         given = draw(specs, SIZES[0])
         with torch.no_grad():
             module(**given)

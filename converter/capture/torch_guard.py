@@ -60,12 +60,13 @@ TARGET = re.compile(
 SYMBOL = re.compile(r"(s|u|f|z|zf|zu|zuf|i|ps|backed|unbacked)\d+|int_oo|oo|nan|true|false")
 FUNCTIONS = frozenset((
     "Abs", "Add", "And", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor",
-    "CeilDiv", "CeilToInt", "CleanDiv", "Eq", "Float", "FloatPow", "FloatTrueDiv", "FloorDiv",
-    "FloorToInt", "Ge", "Gt", "Identity", "IntTrueDiv", "Integer",
-    "IsNonOverlappingAndDenseIndicator", "LShift", "Le", "Lt", "Max", "Min", "Mod",
+    "CeilDiv", "CeilToInt", "CleanDiv", "Eq", "Equality", "Float", "FloatPow", "FloatTrueDiv",
+    "FloorDiv", "FloorToInt", "Ge", "GreaterThan", "Gt", "Identity", "IntTrueDiv", "Integer",
+    "IsNonOverlappingAndDenseIndicator", "LShift", "Le", "LessThan", "Lt", "Max", "Min", "Mod",
     "ModularIndexing", "Mul", "Ne", "Not", "Or", "Piecewise", "Pow", "PowByNatural", "PythonMod",
-    "RShift", "Rational", "RoundDecimal", "RoundToInt", "Symbol", "ToFloat", "TruncToFloat",
-    "TruncToInt", "Where", "ceiling", "floor", "sqrt", "log2",
+    "RShift", "Rational", "RoundDecimal", "RoundToInt", "StrictGreaterThan", "StrictLessThan",
+    "Symbol", "ToFloat", "TruncToFloat",
+    "TruncToInt", "Unequality", "Where", "ceiling", "floor", "sqrt", "log2",
 ))  # fmt: skip
 ASSUMPTIONS = frozenset(("integer", "positive", "nonnegative", "real", "negative", "zero"))
 PLAIN = (

@@ -157,11 +157,15 @@ def neg(op: Context, a: Scalar) -> Scalar:
 @aten("_operator.pow", "torch.sym_pow")
 def power(op: Context, a: Scalar, b: Scalar) -> Scalar:
     """`a ** b`."""
-    if isinstance(a, Size) and isinstance(b, int) and 0 <= b <= 4:
-        return integer(dims.product([a] * b))
     if _is_plain(a, b):
         return a**b  # type: ignore[operator]
-    return Number(op.elementwise("Pow", op.scalar(a, "float64"), op.scalar(b, "float64")))
+    dtype = "float64"
+    if isinstance(a, int | Size) and isinstance(b, int) and b >= 0:
+        size = dims.product([a] * b) if b <= 4 else None
+        if size is not None:
+            return integer(size)
+        dtype = "int64"
+    return Number(op.elementwise("Pow", op.scalar(a, dtype), op.scalar(b, dtype)))
 
 
 @aten("torch.sym_float")
