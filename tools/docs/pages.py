@@ -121,19 +121,22 @@ class Page:
             for m in FENCE.finditer(self.text)
         ]
 
-    def converts(self) -> Iterator[list[str]]:
-        """Yield the arguments of every ``convert`` command, in blocks and in running text."""
-        lines = [line for block in self.blocks if block.language in ("console", "sh") for line, _ in block.commands()]
-        prose = FENCE.sub("", self.text)
-        lines += re.findall(r"`(convert [^`\n]+)`", prose)
-        for line in lines:
-            for part in re.split(r"&&|\|\||[|;]|^\$", line.replace("\\\n", " ")):
+    def converts(self) -> Iterator[tuple[list[str], bool]]:
+        """Yield the arguments of every ``convert`` command, and whether it is a complete one.
+
+        In running text a command may be named without its arguments.
+        """
+        shells = [block for block in self.blocks if block.language in ("console", "sh")]
+        lines = [(line, True) for block in shells for line, _ in block.commands()]
+        named = re.findall(r"`(convert [^`\n]+)`", FENCE.sub("", self.text))
+        for line, is_complete in (*lines, *((line, False) for line in named)):
+            for part in re.split(r"&&|\|\||[|;]", line.replace("\\\n", " ")):
                 words = shlex.split(part, comments=True) if "convert " in part else []
                 if words and words[0] == "convert":
-                    yield words[1:]
+                    yield words[1:], is_complete
 
 
 def read_pages() -> list[Page]:
-    """Return README and every page of ``docs/``."""
-    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    """Return README, the other documents of the root that have commands, and all of ``docs/``."""
+    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
     return [Page(path) for path in (*named, *sorted((ROOT / "docs").rglob("*.md")))]

@@ -2,6 +2,7 @@
 
     python tools/docs/sessions.py [PAGE...]             # say where they differ
     python tools/docs/sessions.py --update [PAGE...]    # and write down what is printed now
+    python tools/docs/sessions.py --walk PAGE...        # in a fresh environment each, as a reader would
 
 A line ``…`` stands for any lines, and ``…`` in a line for any characters. Times are not compared, nor
 the order in which a batch finishes. What a command prints depends on the installed frameworks, so
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -160,6 +162,31 @@ def run(page: Page, folder: Path, python: Path | None = None) -> Iterator[Ran]:
                 yield Ran(block, command, shown if is_session else None, done.stdout, code, asked)
 
 
+def install(page: Page, folder: Path) -> Path:
+    """Follow a page's "Install" block in a new environment; return its Python.
+
+    Args:
+        page: The page.
+        folder: Empty folder; the environment and a copy of the repository are put in it.
+    """
+    source, environment = folder / "source", folder / "environment"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.split(b"\0")
+    for name in filter(None, map(os.fsdecode, listed)):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    venv.create(environment, with_pip=True)
+    env = {
+        **os.environ, "PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "PIP_QUIET": "1",
+        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }  # fmt: skip
+    for block in page.blocks:
+        if block.is_install:
+            subprocess.run(["bash", "-euxc", block.text], cwd=source, env=env, check=True)
+    return environment / "bin" / "python"
+
+
 def _call(
     command: list[str], folder: Path, env: dict[str, str], given: str = ""
 ) -> subprocess.CompletedProcess[str]:
@@ -193,13 +220,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", nargs="*", help="README.md, docs/keras.md, …; default: all")
     parser.add_argument("--update", action="store_true", help="write down what is printed")
+    parser.add_argument("--walk", action="store_true", help="follow the page's Install block first")
     given = parser.parse_args()
     bad = 0
     for page in read_pages():
         if given.pages and page.name not in given.pages:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            ran = list(run(page, Path(folder)))
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as fresh:
+            python = install(page, Path(fresh)) if given.walk else None
+            ran = list(run(page, Path(folder), python))
         if given.update and update(page, ran):
             print(f"{page.name}: updated")
         for one in ran:
