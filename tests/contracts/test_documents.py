@@ -29,9 +29,7 @@ def by_name(page):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(b.is_run for b in p.blocks)], ids=by_name
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.is_run for b in p.blocks)], ids=by_name)
 def test_commands_print_what_the_document_shows(page, tmp_path):
     """`python tools/docs/sessions.py --update` writes down what they print now."""
     problems = [ran.problem for ran in sessions.run(page, tmp_path) if ran.problem]
@@ -54,7 +52,7 @@ def test_every_command_has_the_options_that_it_is_shown_with(page):
         name = rest.pop(0) if rest[0] in COMMANDS else "SOURCE"
         try:
             program.commands[name].make_context(name, rest)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - usage errors are classes of Typer's own
             is_named = not is_complete and "Missing parameter" in str(e)
             assert is_named, f"convert {' '.join(words)}: {e}"
 
@@ -139,7 +137,10 @@ def letters(text):
 
 def test_error_messages_on_the_doctor_page_are_those_that_doctor_knows():
     """They are in its rules, or in what the loaders said to fixtures/doctor."""
-    rules, said = (ROOT / "converter/doctor").rglob("*.py"), (ROOT / "fixtures/doctor").glob("*.json")
+    rules, said = (
+        (ROOT / "converter/doctor").rglob("*.py"),
+        (ROOT / "fixtures/doctor").glob("*.json"),
+    )
     known = letters("".join(path.read_text() for path in (*rules, *said)))
     headings = re.findall(r"^#### (`.*`)$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE)
     assert len(headings) > 25
@@ -169,7 +170,9 @@ def test_report_picture_is_small():
 
 def test_figures_of_readme_are_those_of_the_benchmarks():
     readme, measured = (ROOT / "README.md").read_text(), (ROOT / "docs/benchmarks.md").read_text()
-    row = re.search(r"^\| 1 GB `\.pt` \| ([\d.]+) s \| .* \| ([\d.]+) s \|$", measured, re.MULTILINE)
+    row = re.search(
+        r"^\| 1 GB `\.pt` \| ([\d.]+) s \| .* \| ([\d.]+) s \|$", measured, re.MULTILINE
+    )
     assert f"takes {float(row[2]):.1f} s (`cp`: {float(row[1]):.1f} s)" in readme
 
 
@@ -183,7 +186,8 @@ def test_documents_are_in_plain_words(page):
 
 def test_update_changes_only_what_differs(tmp_path, monkeypatch):
     path = tmp_path / "page.md"
-    text = "```console\n$ echo one\nold\n$ echo two\ntwo\n```\n\n```console\n$ echo 0.1 s\n9.9 s\n```\n"
+    first, second = "$ echo one\nold\n$ echo two\ntwo\n", "$ echo 0.1 s\n9.9 s\n"
+    text = f"```console\n{first}```\n\n```console\n{second}```\n"
     path.write_text(text)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(sessions, "HAS_FRAMEWORKS", False)

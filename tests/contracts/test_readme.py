@@ -1,4 +1,4 @@
-"""README is short; its set-up commands are what CI follows; CONTRIBUTING names every set of tests."""
+"""README is short, CI follows its set-up; CONTRIBUTING names every set of tests."""
 
 import re
 import shlex

@@ -44,7 +44,11 @@ def _code(text: str) -> str:
 
 def _prose(text: str) -> str:
     """Return a docstring's words as Markdown: nothing in angle brackets or stars is markup."""
-    return re.sub(r"(?<!`)([<*_])", r"\\\1", text.replace("``", "`")) if "`" not in text else text.replace("``", "`")
+    return (
+        re.sub(r"(?<!`)([<*_])", r"\\\1", text.replace("``", "`"))
+        if "`" not in text
+        else text.replace("``", "`")
+    )
 
 
 def formats() -> str:
@@ -52,7 +56,8 @@ def formats() -> str:
     from formats.catalog import FORMATS
 
     rows = [
-        [_code(row.id), row.reads, ", ".join(map(_code, row.suffixes)) or "a folder"] for row in FORMATS
+        [_code(row.id), row.reads, ", ".join(map(_code, row.suffixes)) or "a folder"]
+        for row in FORMATS
     ]
     return table(["format", "what is read", "usual suffixes"], rows)
 
@@ -81,7 +86,12 @@ def target_options() -> str:
     rows = []
     for name in SPECIFIC:
         takers = [row.id for row in TARGETS if name in row.takes]
-        rows.append([_code(flags[name]), "all" if len(takers) == len(TARGETS) else ", ".join(map(_code, takers))])
+        rows.append(
+            [
+                _code(flags[name]),
+                "all" if len(takers) == len(TARGETS) else ", ".join(map(_code, takers)),
+            ]
+        )
     return table(["option", "targets that take it"], rows)
 
 
@@ -92,7 +102,11 @@ def cli() -> str:
     from converter.cli.app import app
 
     program: Any = typer.main.get_command(app)
-    return "\n\n".join(_command(name, command, program) for name, command in program.commands.items() if not command.hidden)
+    return "\n\n".join(
+        _command(name, command, program)
+        for name, command in program.commands.items()
+        if not command.hidden
+    )
 
 
 def _command(name: str, command: Any, program: Any) -> str:
@@ -111,8 +125,12 @@ def _command(name: str, command: Any, program: Any) -> str:
     usage = " ".join([shown, *command.collect_usage_pieces(context)])
     parts = [f"## `{shown}`", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
     if any(text for _, text in arguments):
-        parts.append(table(["argument", "meaning"], [[a, html.escape(b, quote=False)] for a, b in arguments]))
-    parts.append(table(["option", "meaning"], [[a, html.escape(b, quote=False)] for a, b in options]))
+        parts.append(
+            table(["argument", "meaning"], [[a, html.escape(b, quote=False)] for a, b in arguments])
+        )
+    parts.append(
+        table(["option", "meaning"], [[a, html.escape(b, quote=False)] for a, b in options])
+    )
     return "\n\n".join(parts)
 
 
@@ -127,7 +145,11 @@ def ops(kind: str) -> str:
         grouped.setdefault((base, row["computes"]), []).append(row)
     lines = []
     for (base, computes), members in grouped.items():
-        overloads = [m["name"].partition(".")[2] for m in members if "." in m["name"]] if kind == "torch" else []
+        overloads = (
+            [m["name"].partition(".")[2] for m in members if "." in m["name"]]
+            if kind == "torch"
+            else []
+        )
         arguments = list(dict.fromkeys(a for m in members for a in m["arguments"]))
         more = f" ({', '.join(overloads)})" if overloads else ""
         lines.append([_code(base) + more, _prose(computes), ", ".join(map(_code, arguments))])
@@ -142,7 +164,9 @@ def limits() -> str:
     source = inspect.getsource(Limits)
     rows = []
     for field in fields(Limits):
-        found = re.search(rf"((?:^    # .*\n)*)^    {field.name}:[^#\n]*(?:# (.*))?$", source, re.MULTILINE)
+        found = re.search(
+            rf"((?:^    # .*\n)*)^    {field.name}:[^#\n]*(?:# (.*))?$", source, re.MULTILINE
+        )
         above = " ".join(line.strip(" #") for line in (found[1] if found else "").splitlines())
         value = getattr(DEFAULT, field.name)
         shown = _bytes(value) if "bytes" in field.name and value >= 1024 else f"{value:,}"
@@ -164,7 +188,9 @@ def manifest() -> str:
     return table(["field", "type", "meaning"], rows)
 
 
-def _properties(node: Mapping[str, Any], schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
+def _properties(
+    node: Mapping[str, Any], schema: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str]]:
     required = node.get("required", [])
     for name, held in node.get("properties", {}).items():
         text = held.get("description", "")
@@ -173,7 +199,11 @@ def _properties(node: Mapping[str, Any], schema: Mapping[str, Any], prefix: str)
             inner = schema["$defs"][held["$ref"].rpartition("/")[2]]
             text = text or inner.get("description", "")
         path = f"{prefix}{name}"
-        yield path, _type(inner) + ("" if name in required or not required else ", optional"), html.escape(text, quote=False)
+        yield (
+            path,
+            _type(inner) + ("" if name in required or not required else ", optional"),
+            html.escape(text, quote=False),
+        )
         if inner.get("type") == "array" and isinstance(inner.get("items"), Mapping):
             items = inner["items"]
             if "$ref" in items:
@@ -211,7 +241,9 @@ def benchmarks() -> str:
         text = path.read_text()
         if "argparse" in text or "__main__" in text:
             doc = re.match(r'"""(.*?)(?:\n\n|""")', text, re.DOTALL)
-            rows.append([_code(f"benchmarks/{path.name}"), _prose(textwrap.dedent(doc[1])) if doc else ""])
+            rows.append(
+                [_code(f"benchmarks/{path.name}"), _prose(textwrap.dedent(doc[1])) if doc else ""]
+            )
     return table(["script", "what it measures"], rows)
 
 

@@ -31,7 +31,9 @@ FENCE = re.compile(
 FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.MULTILINE | re.DOTALL)
 # What a block with this title needs: a module that must be importable.
 FRAMEWORKS = {"With TensorFlow": "tensorflow", "With torch": "torch"}
-COMMAND = re.compile(r"^\$ (?P<command>(?:[^\n]*\\\n)*[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)", re.M)
+COMMAND = re.compile(
+    r"^\$ (?P<command>(?:[^\n]*\\\n)*[^\n]*)\n(?P<output>(?:(?!\$ )[^\n]*\n)*)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -138,5 +140,7 @@ class Page:
 
 def read_pages() -> list[Page]:
     """Return README, the other documents of the root that have commands, and all of ``docs/``."""
-    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    named = [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+    ]
     return [Page(path) for path in (*named, *sorted((ROOT / "docs").rglob("*.md")))]

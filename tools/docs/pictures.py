@@ -121,7 +121,17 @@ def report(path: Path) -> None:
         broken = models / "keras" / "keras2_sequential.h5"
         broken.write_bytes(broken.read_bytes()[:900])
         page = Path(scratch, "report.html")
-        command = [sys.executable, "-m", "converter", "batch", "models", "-o", "out", "--report", page]
+        command = [
+            sys.executable,
+            "-m",
+            "converter",
+            "batch",
+            "models",
+            "-o",
+            "out",
+            "--report",
+            page,
+        ]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
         assert page.exists(), done.stderr
         with Browser(Path(scratch, "browser")) as browser:
@@ -148,11 +158,17 @@ def benchmarks() -> str:
         parts.append(f'<rect x="{x}" y="33" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 18}" y="44">{html.escape(kind.strip("`"))}</text>')
     for name, *cells in models:
-        parts.append(f'<text x="{left - 10}" y="{y + 24}" text-anchor="end">{html.escape(name)}</text>')
+        parts.append(
+            f'<text x="{left - 10}" y="{y + 24}" text-anchor="end">{html.escape(name)}</text>'
+        )
         for cell, colour in zip(cells[:3], colours, strict=True):
             seconds = float(cell.split(" s")[0])
-            parts.append(f'<rect x="{left}" y="{y}" width="{seconds * scale:.1f}" height="{bar - 2}" fill="{colour}"/>')
-            parts.append(f'<text class="figure" x="{left + seconds * scale + 5:.1f}" y="{y + 10}">{cell.split(",")[0]}</text>')
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{seconds * scale:.1f}" height="{bar - 2}" fill="{colour}"/>'
+            )
+            parts.append(
+                f'<text class="figure" x="{left + seconds * scale + 5:.1f}" y="{y + 10}">{cell.split(",")[0]}</text>'
+            )
             y += bar
         y += gap
     return (

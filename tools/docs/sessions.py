@@ -68,7 +68,9 @@ class Ran(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Whether it printed what the document shows, where that can be compared."""
-        return not self.is_compared or bool(re.fullmatch(_pattern(self.shown or ""), _plain(self.printed)))
+        return not self.is_compared or bool(
+            re.fullmatch(_pattern(self.shown or ""), _plain(self.printed))
+        )
 
     @property
     def problem(self) -> str:

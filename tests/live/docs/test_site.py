@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -104,8 +103,8 @@ def test_error_messages_are_sections_of_the_search(site):
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
 @pytest.mark.parametrize("width", [1400, 400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_pages_fit_their_window_in_both_schemes(site, tmp_path, width, dark):
-    with Browser(tmp_path) as browser:
+def test_pages_fit_their_window_in_both_schemes(site, tmp_path_factory, width, dark):
+    with Browser(tmp_path_factory.mktemp("b")) as browser:
         for name in ("index", "doctor", "reference/cli", "quickstart/mlops", "benchmarks"):
             browser.show((site / f"{name}.html").as_uri(), size=(width, 900), dark=dark)
             browser.until("document.readyState === 'complete'")
@@ -116,9 +115,9 @@ def test_pages_fit_their_window_in_both_schemes(site, tmp_path, width, dark):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
-def test_search_finds_a_message_without_a_server(site, tmp_path):
-    with Browser(tmp_path) as browser:
-        browser.show(Path(site / "index.html").as_uri())
+def test_search_finds_a_message_without_a_server(site, tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("b")) as browser:
+        browser.show((site / "index.html").as_uri())
         browser.until("document.readyState === 'complete'")
         browser.click(".md-search__input")
         browser.write("bad marshal data")

@@ -1,6 +1,6 @@
 """Blocks of the documents that are titled "With TensorFlow" print what is shown.
 
-`python tools/docs/sessions.py --update PAGE`, where TensorFlow is installed, writes them down again.
+Where TensorFlow is installed, `python tools/docs/sessions.py --update PAGE` records them again.
 """
 
 import pytest
