@@ -222,6 +222,16 @@ def _type(node: Mapping[str, Any]) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
+def triton_options() -> str:
+    """Return the settings of a Triton entry, from the docstring of their class."""
+    from converter.write.triton.settings import PARSERS, Settings
+
+    described = inspect.cleandoc(Settings.__doc__ or "").split("Attributes:\n")[1]
+    found = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", described, re.MULTILINE))
+    rows = [[_code(name), found[name].replace("``", "`")] for name in PARSERS]
+    return table(["key", "meaning"], rows)
+
+
 def errors() -> str:
     """Return the classes of errors, with their exit codes."""
     import formats.errors as module
@@ -258,6 +268,7 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     "limits": limits,
     "manifest": manifest,
     "errors": errors,
+    "triton-options": triton_options,
     "benchmarks": benchmarks,
 }
 

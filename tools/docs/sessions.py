@@ -4,8 +4,8 @@
     python tools/docs/sessions.py --update [PAGE...]    # and write down what is printed now
     python tools/docs/sessions.py --walk PAGE...        # in a fresh environment each, as a reader would
 
-A line ``…`` stands for any lines, and ``…`` in a line for any characters. Times are not compared, nor
-the order in which a batch finishes. What a command prints depends on the installed frameworks, so
+A line ``…`` stands for any lines, and ``…`` in a line for any characters. Times, sizes of rounding errors and the
+order in which a batch finishes are not compared. What a command prints depends on the installed frameworks, so
 blocks "With TensorFlow" or "With torch" are compared where that is installed, all others where
 neither is; elsewhere only the exit code counts.
 """
@@ -28,6 +28,7 @@ from typing import NamedTuple
 from pages import ROOT, Block, Page, read_pages
 
 TIMES = re.compile(r"\b\d+(\.\d+)?(e-\d+)? (s\b|[KMG]iB/s)")
+ERRORS = re.compile(r"\b(max abs|max rel) [\d.e+-]+")  # differ with the instructions of a CPU
 HOME = "/home/you"  # what the documents call the folder in which their commands run
 HAS_FRAMEWORKS = any(find_spec(name) for name in ("torch", "tensorflow", "keras"))
 UNORDERED = re.compile(r"^(done|failed|passed|FAILED) {2}")
@@ -85,7 +86,8 @@ class Ran(NamedTuple):
 
 def _plain(text: str) -> str:
     """Return an output without what differs from run to run."""
-    lines = [TIMES.sub("T s", line.rstrip()) for line in text.strip().splitlines()]
+    text = ERRORS.sub(r"\1 X", TIMES.sub("T s", text))
+    lines = [line.rstrip() for line in text.strip().splitlines()]
     groups = itertools.groupby(lines, lambda line: bool(UNORDERED.match(line)))
     return "\n".join(line for is_any, some in groups for line in (sorted(some) if is_any else some))
 
