@@ -89,7 +89,7 @@ def test_a_part_is_an_artifacts_own():
     assert max(shares.values()) < 1.15 * min(shares.values())
 
 
-# How schedulers number their tasks, and what names the second of three. As docs/registries.md has them.
+# How schedulers number their tasks, and what names the second of three (docs/registries.md).
 SCHEDULERS = [
     (
         {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "3"},
