@@ -28,8 +28,10 @@ COLUMNS = 104
 FILES = {
     "checkpoint.pt": "fixtures/demo/checkpoint.pt",
     "model.h5": "fixtures/keras/keras2_recurrent.h5",
+    "ranker": "fixtures/tensorflow/mirrored_devices",
+    "traced.pt": "fixtures/torch_moved/traced-cuda0.pt",
 }
-COMMANDS = ("convert checkpoint.pt --to torch --device cpu", "convert model.h5 --to onnx")
+COMMANDS = ("convert ls .", "convert checkpoint.pt --to torch --device cpu")
 REGISTRY = ("demo", "keras", "tensorflow", "torch", "torch_devices", "verify")
 # Without the web fonts that rich's own format loads.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -92,7 +94,8 @@ def terminal() -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     with tempfile.TemporaryDirectory() as folder:
         for name, source in FILES.items():
-            shutil.copy(ROOT / source, Path(folder, name))
+            put = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+            put(ROOT / source, Path(folder, name))
         for i, command in enumerate(COMMANDS):
             if i:
                 console.print()
