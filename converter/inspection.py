@@ -167,13 +167,32 @@ def inspect(
     """
     if isinstance(source, Bundle):
         return _describe(source)
+    artifact, match, bundle = read_artifact(source, format, limits)
+    return describe_artifact(artifact, match, bundle, str(source))
+
+
+def read_artifact(
+    source: str | Path, format: str | None = None, limits: Limits = DEFAULT
+) -> tuple[Artifact, catalog.Match, Bundle]:
+    """Detect and read an artifact; no weight is read.
+
+    Raises:
+        ConvertError: As `converter.pipeline.read`.
+    """
     artifact = Artifact(source, limits)
     match = catalog.detect(artifact, format)
     bundle = match.format.read(artifact)
     catalog.check_expansion(bundle, artifact)
+    return artifact, match, bundle
+
+
+def describe_artifact(
+    artifact: Artifact, match: catalog.Match, bundle: Bundle, source: str
+) -> Inspection:
+    """Return the description of an artifact that was read; ``source`` is what it is called."""
     sizes = [file.size for file in artifact.opened.values()]
     return _describe(
-        bundle, str(source), match.format.id, match.evidence, FileTotals(len(sizes), sum(sizes))
+        bundle, source, match.format.id, match.evidence, FileTotals(len(sizes), sum(sizes))
     )
 
 

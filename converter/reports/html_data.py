@@ -5,14 +5,11 @@ Details of many artifacts are packed in one gzip stream: the browser unpacks a b
 artifacts is opened.
 """
 
-import gzip
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
 from converter import safety
 from converter.jobs.record import Record
-from converter.reports.json_lines import strict
 from converter.reports.outcomes import (
     failure,
     made_by,
@@ -89,22 +86,18 @@ def details(record: Record) -> dict[str, Any]:
         "weights": found.weights,
         "graphs": {name: one for name, one in found.graphs.items() if one is not None},
     }
-    return {key: _cut(value) for key, value in kept.items() if value not in (None, [], {})}
+    return {key: shorten(value) for key, value in kept.items() if value not in (None, [], {})}
 
 
-def pack_details(block: list[dict[str, Any]]) -> str:
-    """Return details of several artifacts as gzipped JSON in base64."""
-    return b64encode(gzip.compress(strict(block).encode(), 6, mtime=0)).decode()
-
-
-def _cut(value: Any) -> Any:
+def shorten(value: Any) -> Any:
+    """Return a JSON value with long strings, lists and objects truncated, which it shows."""
     if isinstance(value, str):
         return _short(value, LONGEST)
     if isinstance(value, list):
         rest = len(value) - MOST
-        return [*map(_cut, value[:MOST]), *([{"more": rest}] if rest > 0 else [])]
+        return [*map(shorten, value[:MOST]), *([{"more": rest}] if rest > 0 else [])]
     if isinstance(value, dict):
-        kept = {key: _cut(one) for key, one in [*value.items()][:MOST]}
+        kept = {key: shorten(one) for key, one in [*value.items()][:MOST]}
         return kept | ({"…": f"{len(value) - MOST} more"} if len(value) > MOST else {})
     return value
 

@@ -1,36 +1,27 @@
-"""The HTML report: a single page that needs no network, no server and no other file.
+"""The HTML report: a single page that needs no network, no server and no other file."""
 
-`page/` has its parts: the frame, the style, and the scripts in the order in which they run. Values
-from records are data, never markup: the page holds them as JSON without any ``<``, and the scripts
-insert them as text. The page's content security policy forbids it to load or send anything, and to
-run any other script.
-"""
-
-from base64 import b64encode
 from collections.abc import Iterator
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from time import time
 from typing import IO
 
 from converter.jobs.record import Record
 from converter.reports.catalog import Report
-from converter.reports.file import replacing
-from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, pack_details, row
-from converter.reports.json_lines import strict
+from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, row
+from converter.reports.page_frame import PageParts, json_script, packed_script, write_page
 from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
 
 SCRIPTS = (
-    "data.js", "show.js", "state.js", "facets.js", "gaps.js", "plot.js", "artifact.js", "table.js",
-    "page.js",
+    "show.js", "theme.js", "packed.js", "data.js", "state.js", "facets.js", "gaps.js", "plot.js",
+    "evidence.js", "artifact.js", "table.js", "page.js",
 )  # fmt: skip
-# These escapes have the same meaning in JSON, and no meaning to an HTML parser.
-HARMLESS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+PARTS = PageParts(
+    "converter.reports:page.html",
+    ["converter.reports:page.css"],
+    [f"converter.reports:{name}" for name in SCRIPTS],
+)
 
 
 def write(report: Report, path: Path) -> None:
@@ -39,19 +30,7 @@ def write(report: Report, path: Path) -> None:
     Raises:
         StorageError: It cannot be written.
     """
-    style, script = _part("page.css"), "\n".join(map(_part, SCRIPTS))
-    begin, _, rest = _part("page.html").partition("<!-- data -->")
-    frame = {
-        "title": escape(_plain(report.title)),
-        "style": style,
-        "script": script,
-        "style_hash": _hash(style),
-        "script_hash": _hash(script),
-    }
-    with replacing(path) as file:
-        file.write(Template(begin).substitute(frame))
-        _data(report, file)
-        file.write(Template(rest).substitute(frame))
+    write_page(path, PARTS, report.title, lambda file: _data(report, file))
 
 
 def _data(report: Report, file: IO[str]) -> None:
@@ -59,11 +38,8 @@ def _data(report: Report, file: IO[str]) -> None:
     words, gaps, totals = Words(), Gaps(), Totals()
     for block in _blocks(report):
         rows = [row(record, words) for record in block]
-        file.write(_json_script("rows", rows))
-        file.write(
-            f'<script type="text/plain" class="details">{pack_details([*map(details, block)])}'
-        )
-        file.write("</script>\n")
+        file.write(json_script("rows", rows))
+        file.write(packed_script("details", [*map(details, block)]))
         for record in block:
             gaps.add(record.unsupported)
             totals.add(record)
@@ -90,7 +66,7 @@ def _data(report: Report, file: IO[str]) -> None:
         ],
         "copies": totals.copies(),
     }
-    file.write(_json_script("shared", shared))
+    file.write(json_script("shared", shared))
     file.write(f"<noscript><p>{totals.converted} of {totals.artifacts} artifacts are converted. ")
     file.write("The rest of this page needs JavaScript.</p></noscript>\n")
 
@@ -104,21 +80,3 @@ def _blocks(report: Report) -> Iterator[list[Record]]:
             block = []
     if block:
         yield block
-
-
-def _json_script(name: str, value: object) -> str:
-    text = strict(value).translate(HARMLESS)
-    return f'<script type="application/json" class="{name}">{text}</script>\n'
-
-
-def _plain(text: str) -> str:
-    """Return a string with lone surrogates escaped, so that it can be encoded as UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _part(name: str) -> str:
-    return files("converter.reports").joinpath("page", name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()

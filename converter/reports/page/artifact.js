@@ -1,24 +1,5 @@
 // All that is known of one artifact.
 
-function facts(title, pairs) {
-  const kept = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
-  if (!kept.length) return null;
-  return el("section", {}, el("h4", {}, title),
-    el("dl", { class: "facts" }, kept.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)])));
-}
-
-function listed(title, entries, line) {
-  if (!entries?.length) return null;
-  return el("section", {}, el("h4", {}, title, el("span", { class: "number" }, count(entries.length))),
-    el("ul", { class: "lines" }, entries.map((entry) =>
-      el("li", {}, entry.more ? `and ${count(entry.more)} more, in the report as JSON lines` : line(entry)))));
-}
-
-const dim = (text) => (text ? el("span", { class: "dim" }, ` ${text}`) : null);
-const plain = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
-const pairs = (found) => Object.entries(found ?? {}).map(([key, value]) => [key, plain(value)]);
-const ran = (runtime) => (runtime ? `${runtime.name} ${runtime.version} on ${runtime.device}` : "");
-
 function timings(steps, total) {
   const timed = (steps ?? []).filter((step) => step.seconds !== null);
   return el("section", { class: "wide" }, el("h4", {}, "What was done", el("span", { class: "number" }, seconds(total))),
@@ -26,28 +7,6 @@ function timings(steps, total) {
       el("li", {}, el("b", {}, step.name), el("span", {}, step.text),
         timed.includes(step) ? bar(Math.min(1, step.seconds / (total || 1))) : el("span"),
         el("span", { class: "number" }, step.seconds === null ? "" : seconds(step.seconds))))));
-}
-
-function comparison(signature, report) {
-  const between = report.converted && report.source ? `${ran(report.converted)} beside ${ran(report.source)}` : "";
-  const first = report.first_difference;
-  return el("section", { class: "wide comparison" },
-    el("h4", {}, ["Outputs", signature && !signature.startsWith("in ") && "of", signature].filter(Boolean).join(" "), el("span", { class: `tag ${report.status.replace(" ", "-")}` }, report.status)),
-    el("p", { class: "dim" }, [between, report.seed === null || report.seed === undefined ? "" : `seed ${report.seed}`,
-      report.cases?.length ? plural(report.cases.length, "set") + " of inputs" : "", report.seconds ? seconds(report.seconds) : ""].filter(Boolean).join(" · ")),
-    report.reason && el("p", { class: "reason" }, report.reason),
-    report.lacking && el("p", {}, "It takes: ", el("code", {}, report.lacking)),
-    first && el("p", { class: "problem" }, `First difference: layer ${first.layer} (${first.class_name})`,
-      first.last_equal ? `; ${first.last_equal} before it still agrees` : ""),
-    el("div", { class: "measures" }, report.outputs.filter((one) => !one.more).map(measured)),
-    report.device && onDevice(report.device));
-}
-
-function onDevice(device) {
-  return el("div", {}, el("h5", {}, `On ${device.device}`, el("span", { class: `tag ${device.status.replace(" ", "-")}` }, device.status)),
-    device.reason && el("p", { class: "reason" }, device.reason),
-    Object.entries(device.pairs ?? {}).filter(([, all]) => Array.isArray(all)).map(([pair, all]) =>
-      [el("h6", {}, pair), el("div", { class: "measures" }, all.filter((one) => !one.more).map(measured))]));
 }
 
 function panel(artifact, known) {

@@ -1,7 +1,5 @@
-"use strict";
 // The data of this page, as Python wrote it: rows of all artifacts, details in packed blocks.
 
-const parsed = (node) => JSON.parse(node.textContent);
 const shared = parsed(document.querySelector("script.shared"));
 // Names of files may hold what is no character, and an address cannot.
 const words = shared.words.map((text) => text.toWellFormed());
@@ -26,12 +24,6 @@ const byName = new Map(artifacts.map((artifact) => [artifact.name, artifact]));
 
 const packs = document.querySelectorAll("script.details");
 const unpacked = new Map(); // number of a block -> promise of its details
-
-async function unpack(letters) {
-  const bytes = Uint8Array.from(atob(letters), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
-}
 
 async function detailsOf(artifact) {
   const block = Math.floor(artifact.number / shared.block);

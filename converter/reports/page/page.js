@@ -42,19 +42,11 @@ function buildVerdict() {
 const ended = (how) => ({ interrupted: "Interrupted: what was not begun is pending; run it again to go on.",
   "dry run": "A dry run: nothing was converted." })[how] ?? `Stopped: ${how}`;
 
-const THEMES = { "": ["dark", "◐ system"], dark: ["light", "● dark"], light: ["", "○ light"] };
-
-function updateTheme() {
-  const theme = state.theme in THEMES ? state.theme : "";
-  document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").textContent = THEMES[theme][1];
-}
-
 let last = "";
 
 function update() {
   readAddress();
-  updateTheme();
+  showTheme(state.theme);
   const search = document.getElementById("search");
   if (search.value !== state.q && document.activeElement !== search) search.value = state.q;
   const key = JSON.stringify({ ...state, open: "", theme: "" });
@@ -74,7 +66,7 @@ function begin() {
   buildFacets();
   buildGaps();
   buildCopies();
-  document.getElementById("theme").addEventListener("click", () => go({ theme: THEMES[state.theme in THEMES ? state.theme : ""][0] }, true));
+  document.getElementById("theme").addEventListener("click", () => go({ theme: nextTheme() }, true));
   const search = document.getElementById("search");
   let typing = 0;
   search.addEventListener("input", () => {

@@ -1,3 +1,4 @@
+"use strict";
 // Putting things on the page: always as text, never as markup.
 
 // What text could do to the page besides being read: control characters, and those that turn its
