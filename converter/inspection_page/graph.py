@@ -6,6 +6,7 @@ A graph of more than `MOST` nodes is drawn with the nodes of its deepest blocks 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from converter.inspection_page.circles import split_circles
 from converter.inspection_page.name_tree import SCOPES, Block, build_tree, split_name
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def describe_graph(graph: "Graph") -> dict[str, Any]:
     index = {name: i for i, name in enumerate(shown)}
     items: list[dict[str, Any]] = [{} for _ in shown]
     edges: dict[tuple[int, int, str], None] = {}
+    computed = set(graph.inputs)  # values that depend on inputs
     producers: dict[str, int] = {}
     for name, value in zip(names, graph.inputs, strict=False):
         producers[value] = index[numbers[name]]
@@ -39,12 +41,17 @@ def describe_graph(graph: "Graph") -> dict[str, Any]:
             items[number] = _describe_node(graph, node)
             if numbers[name] != name:
                 items[number]["name"] = numbers[name][:LONGEST]
-        for value in _read_values(node):
+        read = [*_read_values(node)]
+        if not computed.isdisjoint(read) or not read:
+            computed.update(node.outputs)
+            items[number]["computed"] = True
+        for value in read:
             source = producers.get(value)
             if source is not None and source != number:
                 edges[source, number, value] = None
         producers.update((value, number) for value in node.outputs if value)
     values = {value: i for i, value in enumerate(dict.fromkeys(value for _, _, value in edges))}
+    pairs = [*dict.fromkeys((a, b) for a, b, _ in edges)]
     classes = {trace.layer: trace.class_name for trace in graph.traces}
     return {
         "signature": graph.signature,
@@ -54,10 +61,10 @@ def describe_graph(graph: "Graph") -> dict[str, Any]:
         "inputs": [[name, _type(graph, name)] for name in graph.inputs],
         "outputs": [[name, _type(graph, name)] for name in graph.outputs],
         "merged": len(names) - len(shown),
-        "tree": _plain_tree(build_tree(shown, SCOPES), "", classes),
+        "tree": _plain_tree(split_circles(build_tree(shown, SCOPES), pairs), "", classes),
         "items": items,
         "edges": [[source, to, values[value]] for source, to, value in edges],
-        "types": [_type(graph, value) for value in values],
+        "values": [[_type(graph, value), value in computed] for value in values],
     }
 
 

@@ -28,8 +28,10 @@ function buildGraph(data, place) {
     });
     block.members.forEach((member) => { if (!member.members) leaves[member.item] = member; });
     block.members.forEach((member, i) => { member.place = i; });
+    block.first = Math.min(...block.members.map(firstOf));
     return block;
   };
+  const firstOf = (member) => member.first ?? (member.computed || member.op === "input" ? member.item : Infinity);
   const leaves = [];
   const top = grow(data.tree, null);
   top.isOpen = true;
@@ -39,6 +41,8 @@ function buildGraph(data, place) {
     const [x, y] = [lines[a], lines[b]];
     let i = 0;
     while (x[i + 1] && x[i + 1] === y[i + 1]) i += 1;
+    // Constants that blocks share are no flow between them.
+    if (!data.values[value][1] && (x[i + 2] || y[i + 2])) continue;
     const [from, to] = [x[i + 1].place, y[i + 1].place];
     const key = `${from} ${to}`;
     const link = x[i].links.get(key) ?? { from, to, values: new Set() };
@@ -53,7 +57,7 @@ function buildGraph(data, place) {
 
   const side = el("aside", { class: "node-panel", "aria-live": "polite" }, el("p", { class: "dim" }, "Open a block with a click, or Enter. A node shows its values here."));
   const typeOf = (link) => {
-    const types = new Set([...link.values].map((value) => data.types[value]));
+    const types = new Set([...link.values].map((value) => data.values[value][0]));
     return link.values.size > 1 ? `${link.values.size} values${types.size === 1 ? ` ${[...types][0]}` : ""}` : [...types][0];
   };
   blocks.forEach((block) => block.links.forEach((link) => { link.text = shortType(typeOf(link)); link.wide = widthOf(link.text, TINY); }));
@@ -153,7 +157,7 @@ function textsOf(member) {
     return [clip(member.op, 30), clip(visible(about), 32)];
   }
   const ops = [...opsOf(member)].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([op, n]) => (n > 1 ? `${n} ${op}` : op)).join(", ");
-  const label = clip(visible(member.label), 34) + (member.kind ? ` · ${visible(member.kind)}` : "");
+  const label = clip(visible(member.label.replace(/_$/, "")), 34) + (member.kind ? ` · ${visible(member.kind)}` : "");
   return [label, clip(`${plural(member.nodes, "node")}: ${ops}`, 44)];
 }
 
@@ -163,7 +167,11 @@ function place(block) {
     if (member.isOpen) place(member);
     else member.size = [Math.max(70, widthOf(member.texts[0], LABEL), widthOf(member.texts[1], SMALL)) + 24, member.texts[1] ? 42 : 28];
   }
-  const found = layOut(block.members.map((member) => member.size), [...block.links.values()]);
+  const spans = block.members.map((member) => [...member.size]);
+  for (const link of block.links.values()) {
+    for (const i of [link.from, link.to]) spans[i][0] = Math.max(spans[i][0], link.wide + 4);
+  }
+  const found = layOut(spans, [...block.links.values()], block.members.map((member) => member.first ?? member.item));
   block.found = found;
   let [left, right] = [0, found.width];
   for (const link of found.forward) {

@@ -24,6 +24,11 @@ function buildVerdict(graphs) {
     `convert ${page.tool}, ${new Date(page.written * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC. This page is one file: it loads nothing and sends nothing.`));
 }
 
+// Counts by name are said as a list.
+const readable = (found) => Object.entries(found ?? {}).map(([key, value]) => [key,
+  value && typeof value === "object" && !Array.isArray(value) && Object.values(value).every((n) => typeof n === "number")
+    ? Object.entries(value).sort((a, b) => b[1] - a[1]).map(([name, n]) => `${name} ${count(n)}`).join(", ")
+    : Array.isArray(value) ? value.map(plain).join(", ") : plain(value)]);
 const specs = (list) => list.filter((one) => !one.more).map(([name, type]) => [name, type]);
 const declared = (spec) => [spec.name, `${spec.dtype} ${spec.shape ? spec.shape.join("×") || "scalar" : "of any rank"}`];
 const totals = (sums) => `${plural(sums.tensors, "tensor")}, ${bytes(sums.bytes)}`;
@@ -38,9 +43,9 @@ function buildFacts(graphs) {
     ...(graphs.length ? [] : known.signatures.filter((one) => !one.more).map((one) => facts(`Inputs and outputs of ${one.name}`,
       [...one.inputs.filter((x) => !x.more).map(declared).map(([n, t]) => [`→ ${n}`, t]), ...one.outputs.filter((x) => !x.more).map(declared).map(([n, t]) => [`${n} →`, t])]))),
     facts("Weights", [["model", totals(known.weights)], ...Object.entries(known.leftovers).map(([group, sums]) => [group, totals(sums)])]),
-    known.topology && facts(`Computation: ${known.topology.kind}`, pairs(known.topology.summary)),
+    known.topology && facts(`Computation: ${known.topology.kind}`, readable(known.topology.summary)),
     facts("Encodings", Object.entries(known.encodings).map(([name, one]) => [name, one.kind ? `${one.kind} ${one.dtype} ${(one.shape ?? []).join("×")}` : plain(one)])),
-    facts("Stored with the model", pairs(known.user)), facts("Other files", Object.entries(known.assets).map(([name, n]) => [name, typeof n === "number" ? bytes(n) : n])),
+    facts("Stored with the model", readable(known.user)), facts("Other files", Object.entries(known.assets).map(([name, n]) => [name, typeof n === "number" ? bytes(n) : n])),
     listed("Findings", known.findings, (one) => [el("b", {}, one.kind), ` ${one.subject}`, dim(`in ${one.where}`)]),
     listed("Normalised", known.normalisations, (one) => [el("b", {}, one.name), ` ×${count(one.count)}`, dim(one.detail)]),
     listed("A conversion leaves out", known.left_out, (one) => [el("b", {}, one.name), dim(one.reason)]),

@@ -3,19 +3,21 @@
 
 const GAP_X = 26, GAP_Y = 40, DUMMY = 10;
 
-// Order members so that edges go down; those of a circle that go up are returned apart.
-function orderMembers(n, links) {
+// Order members so that edges go down; those of a circle that go up are returned apart. A circle is
+// opened at its member of the least rank.
+function orderMembers(n, links, ranks) {
   const after = Array.from({ length: n }, () => []);
   const waiting = new Array(n).fill(0);
   for (const link of links) { after[link.from].push(link); waiting[link.to] += 1; }
   const order = [], done = new Array(n).fill(false), back = new Set();
   const ready = [];
   for (let i = n - 1; i >= 0; i--) if (!waiting[i]) ready.push(i);
+  const byRank = Array.from({ length: n }, (_, i) => i).sort((a, b) => ranks[a] - ranks[b]);
   let next = 0;
   while (order.length < n) {
     if (!ready.length) {
-      while (done[next]) next += 1;
-      ready.push(next);
+      while (done[byRank[next]]) next += 1;
+      ready.push(byRank[next]);
     }
     const one = ready.pop();
     if (done[one]) continue;
@@ -30,9 +32,9 @@ function orderMembers(n, links) {
 }
 
 // Return the place of each member and the points of each link. `sizes` are [width, height].
-function layOut(sizes, links) {
+function layOut(sizes, links, ranks) {
   const n = sizes.length;
-  const { order, back } = orderMembers(n, links);
+  const { order, back } = orderMembers(n, links, ranks);
   const forward = links.filter((link) => !back.has(link));
   const layer = new Array(n).fill(0);
   const into = Array.from({ length: n }, () => []), from = Array.from({ length: n }, () => []);

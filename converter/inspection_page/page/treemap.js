@@ -57,7 +57,7 @@ function treemap(block, open) {
     const gap = Math.min(1, tile.width / 8, tile.height / 8);
     const [w, h] = [tile.width - 2 * gap, tile.height - 2 * gap];
     const fits = Math.floor((w - 10) / 6.7);
-    const label = visible(tile.node.label).replace(/[/.]$/, "");
+    const label = visible(titleOf(tile.node));
     const text = label.length <= fits ? label : `${label.slice(0, Math.max(fits - 1, 0))}…`;
     const sub = `${bytes(sizeOf(tile.node))} · ${share(sizeOf(tile.node), total)}`;
     return svg("g", { class: `tile hue-${tile.hue} depth-${tile.depth}`, transform: `translate(${tile.x + gap} ${tile.y + gap})`, onclick: () => open(tile.node) },

@@ -2,7 +2,7 @@
 
 const parents = new Map(); // block or tensor -> the block that it is in
 const sizeOf = (node) => (node.members ? node.bytes : node.tied ? 0 : node.bytes);
-const titleOf = (node) => node.label.replace(/(.)[/.]$/, "$1") || "model";
+const titleOf = (node) => node.label.replace(/(.)[/._]$/, "$1") || "model";
 const SHOWN = 200; // members of a block that are shown at once
 
 function pathOf(node) {
@@ -120,7 +120,7 @@ function blockRow(block, depth) {
 
 function tensorRow(tensor, depth, label) {
   const known = tensor.statistics;
-  const isBad = known && (known.nan || known.infinite);
+  const isBad = Boolean(known?.nan || known?.infinite);
   const row = indent(button({ class: "row leaf", role: "treeitem", "aria-expanded": "false", onclick: toggle },
     el("span", { class: "label" }, label),
     el("span", { class: "what" }, el("span", { class: "dim" }, `${tensor.dtype} `), tensor.shape.length ? tensor.shape.join("×") : "scalar",
