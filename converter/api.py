@@ -392,26 +392,42 @@ def read(
 
 
 def inspect(
-    source: AnyPath | Bundle, *, format: str | None = None, limits: Limits = DEFAULT
+    source: AnyPath | Bundle,
+    *,
+    format: str | None = None,
+    html: AnyPath | None = None,
+    limits: Limits = DEFAULT,
 ) -> Inspection:
-    """Describe an artifact: format, recorded facts and contents. No weight is read.
+    """Describe an artifact: format, recorded facts and contents. Without a page, no weight is read.
 
     Args:
         source: File, folder or checkpoint prefix; a reference; or a bundle.
         format: Row id of `formats.catalog`; default: detected by content.
+        html: File to write a page to: facts, layers, histograms of weights, and the graph.
         limits: Limits of reading.
 
     Raises:
         SourceError: The source is unreadable, damaged, unknown or over a limit.
         UnsupportedError: It is valid, but not supported yet.
         SafetyError: It refers to files outside itself.
+        UsageError: ``html`` is a folder, or the source is a bundle in memory.
+        StorageError: ``html`` cannot be written.
     """
     from converter import inspection
 
     if isinstance(source, Bundle):
+        if html is not None:
+            raise UsageError("html= with a bundle in memory", expected="the path of an artifact")
         return inspection.inspect(source, format=format, limits=limits)
     with Source(source) as fetched:
-        found = inspection.inspect(fetched.path, format=format, limits=limits)
+        if html is None:
+            found = inspection.inspect(fetched.path, format=format, limits=limits)
+        else:
+            from converter.inspection_page.page import write_inspection
+
+            found = write_inspection(
+                fetched.path, Path(html), name=fetched.name, format=format, limits=limits
+            )
     return replace(found, source=fetched.name)
 
 

@@ -82,17 +82,30 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="Write the safety findings as SARIF, for code scanning."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page: facts, layers, sizes, histograms of weights, and the graph.",
+        ),
+    ] = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what an artifact is, records and holds. Several are a table. No weight is read."""
+    """Show what an artifact is, records and holds. Several are a table.
+
+    Weights are read for --html only.
+    """
     from converter.api import inspect as describe
     from converter.cli import render, tables
     from converter.cli.each import collect
     from converter.reading import refuse
 
+    if html is not None and len(sources) > 1:
+        raise UsageError(f"html= with {len(sources)} sources", expected="one source: a page each")
+
     def ask(source: str) -> "Inspection":
-        return describe(source, format=from_format)
+        return describe(source, format=from_format, html=html)
 
     with collect(sources, ask, verbose=verbose) as results:
         if len(sources) == 1:

@@ -31,12 +31,37 @@ def split_circles(block: Block, edges: Edges) -> Block:
         if not isinstance(member, Block):
             result.add(label, member)
             continue
-        parts = _components(member, inner[i]) if i in circular else [{*_leaves(member)}]
+        parts = [{*_leaves(member)}]
+        if i in circular and _returns(parts[0], edges):
+            parts = _components(member, inner[i])
         for part in parts:
             kept = member if len(parts) == 1 else _select(member, part)
-            own = [edge for edge in inner[i] if edge[0] in part]
-            result.add(label, split_circles(kept, own))
+            split = split_circles(kept, [edge for edge in inner[i] if edge[0] in part])
+            if i in circular and _returns(part, edges):
+                for name, one in zip(split.labels, split.members, strict=True):
+                    if isinstance(one, Block):
+                        one.label = label + one.label
+                    result.add(label + name, one)
+            else:
+                result.add(label, split)
     return result
+
+
+def _returns(leaves: set[int], edges: Edges) -> bool:
+    """Return whether a path leaves a set of leaves and comes back."""
+    after: dict[int, list[int]] = {}
+    for a, b in edges:
+        after.setdefault(a, []).append(b)
+    todo = [b for a, b in edges if a in leaves and b not in leaves]
+    seen = {*todo}
+    while todo:
+        for leaf in after.get(todo.pop(), ()):
+            if leaf in leaves:
+                return True
+            if leaf not in seen:
+                seen.add(leaf)
+                todo.append(leaf)
+    return False
 
 
 def _leaves(block: Block) -> Iterator[int]:

@@ -125,9 +125,7 @@ def _describe_node(graph: "Graph", node: "Node") -> dict[str, Any]:
         "op": "output" if is_output else node.op_type,
         "domain": node.domain,
         "name": node.outputs[0][:LONGEST] if is_output else node.name[:LONGEST],
-        "attributes": {
-            key: _text(value) for key, value in [*node.attributes.items()][:SHOWN]
-        },
+        "attributes": {key: _text(value) for key, value in [*node.attributes.items()][:SHOWN]},
         "weights": [[name[:LONGEST], _type(graph, name)] for name in weights[:SHOWN]],
         "in": [
             [name[:LONGEST], _type(graph, name)]
@@ -151,7 +149,7 @@ def _type(graph: "Graph", value: str) -> str:
 
 
 def _spell(dtype: str, shape: Iterable[object]) -> str:
-    sizes = "×".join("?" if size is None else str(size) for size in shape)
+    sizes = "\u00d7".join("?" if size is None else str(size) for size in shape)
     return f"{dtype} {sizes or 'scalar'}"[:LONGEST]
 
 

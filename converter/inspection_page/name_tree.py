@@ -51,7 +51,7 @@ def build_tree(names: Sequence[str], parts: "re.Pattern[str]" = PARTS) -> Block:
     blocks: dict[tuple[str, ...], Block] = {(): root}
     for index, name in enumerate(names):
         *scopes, last = split_name(name, parts)
-        block, path = root, ()
+        block, path = root, tuple[str, ...]()
         for scope in scopes:
             path = (*path, scope)
             inner = blocks.get(path)
@@ -76,7 +76,7 @@ def _arrange(block: Block) -> None:
             while len(member.members) == 1 and isinstance(member.members[0], Block):
                 inner = member.members[0]
                 joined = inner.label if member.is_run else member.label + inner.label
-                member = Block(joined, inner.members, inner.labels, inner.is_run)  # noqa: PLW2901
+                member = Block(joined, inner.members, inner.labels, inner.is_run)
             block.members[i], block.labels[i] = member, member.label
 
 

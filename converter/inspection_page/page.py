@@ -9,6 +9,7 @@ from converter.inspection import Inspection, describe_artifact, read_artifact
 from converter.inspection_page.graph import describe_graph
 from converter.inspection_page.weights import describe_weights
 from converter.options import Options
+from converter.reports.file import check
 from converter.reports.html_data import shorten
 from converter.reports.page_frame import PageParts, json_script, packed_script, write_page
 from converter.version import VERSION
@@ -28,7 +29,10 @@ PARTS = PageParts(
     "converter.inspection_page:inspection.html",
     ["converter.reports:page.css", "converter.inspection_page:inspection.css"],
     [
-        *(f"converter.reports:{name}.js" for name in ("show", "theme", "packed", "plot", "evidence")),
+        *(
+            f"converter.reports:{name}.js"
+            for name in ("show", "theme", "packed", "plot", "evidence")
+        ),
         *(
             f"converter.inspection_page:{name}.js"
             for name in ("histogram", "treemap", "weights", "layout", "graph", "inspection")
@@ -55,9 +59,11 @@ def write_inspection(
         limits: Limits of reading.
 
     Raises:
+        UsageError: ``path`` is a folder.
         StorageError: The page cannot be written.
         ConvertError: As `converter.inspection.inspect`; or a weight cannot be read.
     """
+    check(path, "html=")
     artifact, match, bundle = read_artifact(source, format, limits)
     found = describe_artifact(artifact, match, bundle, name or str(source))
     graphs, reason = _describe_graphs(bundle, artifact)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from formats.core.weights import Tensor, numpy_dtype
+from formats.core.weights import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,23 +82,25 @@ def compute_statistics(tensor: Tensor, limit: int) -> TensorStatistics:
     with np.errstate(all="ignore"):
         if absolute:
             values = np.abs(values)
-        if numpy_dtype(tensor.dtype).kind not in "fc" or values.dtype.itemsize < 4:
-            # Integers, bool and the types of ml_dtypes: float32 has small ones exactly.
+        if values.dtype not in (np.float32, np.float64):
+            # Integers, bool and short floats: float32 represents those of 16 bits exactly.
             values = values.astype(np.float32 if tensor.dtype.bits <= 16 else np.float64)
-        zeros = values.size - int(np.count_nonzero(values))
         finite = values[np.isfinite(values)]
         nan = int(np.count_nonzero(np.isnan(values)))
-        figures: tuple[float | None, ...] = (None, None, None, None)
-        histogram: tuple[int, ...] = ()
-        if finite.size:
-            low, high = float(finite.min()), float(finite.max())
-            mean = float(finite.mean(dtype=np.float64))
-            figures = (low, high, mean, float(finite.std(dtype=np.float64)))
-            histogram = _count_bands(finite, low, high)
-    return TensorStatistics(
-        values.size, sampled, nan, values.size - finite.size - nan, zeros, *figures, histogram,
-        absolute,
-    )  # fmt: skip
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
+        return TensorStatistics(
+            elements=values.size,
+            sampled=sampled,
+            nan=nan,
+            infinite=values.size - finite.size - nan,
+            zeros=values.size - int(np.count_nonzero(values)),
+            minimum=low,
+            maximum=high,
+            mean=float(finite.mean(dtype=np.float64)) if finite.size else None,
+            deviation=float(finite.std(dtype=np.float64)) if finite.size else None,
+            histogram=() if low is None or high is None else _count_bands(finite, low, high),
+            absolute=absolute,
+        )
 
 
 def sample_elements(tensor: Tensor, limit: int) -> "np.ndarray[Any, Any]":

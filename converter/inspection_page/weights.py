@@ -5,6 +5,7 @@ The `LISTED` largest tensors are listed; blocks count the others, and their sums
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from converter.inspection_page.name_tree import Block, build_tree
@@ -27,7 +28,7 @@ def describe_weights(bundle: Bundle) -> dict[str, Any]:
     Raises:
         CorruptError: A tensor cannot be read.
     """
-    groups = {"model": bundle.weights, **bundle.leftovers}
+    groups: dict[str, Mapping[str, Tensor]] = {"model": bundle.weights, **bundle.leftovers}
     named = [(group, n, t) for group, members in groups.items() for n, t in members.items()]
     largest = sorted(named, key=lambda one: -one[2].nbytes)[:LISTED]
     listed = {id(tensor) for _, _, tensor in largest}
@@ -64,7 +65,7 @@ def describe_weights(bundle: Bundle) -> dict[str, Any]:
                     "tied": tied[:LONGEST] if tied != name else None,
                     "role": None if role is None else " of ".join(role),
                     "notes": _notes(bundle.metadata.tensor_notes.get(name, {})),
-                    "statistics": None if figures is None else _plain(figures),
+                    "statistics": None if figures is None else asdict(figures),
                 }
             )
         tree = _plain_tree(build_tree([*members]), [*members.values()], sums, tensors)
@@ -92,22 +93,6 @@ def _is_text(role: tuple[str, str] | None) -> bool:
 
 def _notes(notes: Mapping[str, object]) -> str | None:
     return ", ".join(f"{key}: {value}" for key, value in notes.items())[:LONGEST] or None
-
-
-def _plain(one: TensorStatistics) -> dict[str, Any]:
-    return {
-        "elements": one.elements,
-        "sampled": one.sampled,
-        "nan": one.nan,
-        "infinite": one.infinite,
-        "zeros": one.zeros,
-        "minimum": one.minimum,
-        "maximum": one.maximum,
-        "mean": one.mean,
-        "deviation": one.deviation,
-        "histogram": [*one.histogram],
-        "absolute": one.absolute,
-    }
 
 
 def _plain_tree(

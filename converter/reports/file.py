@@ -10,19 +10,23 @@ from converter.filesystem.atomic_output import publish, staging
 from formats.errors import StorageError, UsageError
 
 
-def check(path: Path) -> None:
+def check(path: Path, option: str = "report=") -> None:
     """Refuse a path that cannot be written, before a batch that takes hours rather than after it.
+
+    Args:
+        path: The file.
+        option: What messages call it.
 
     Raises:
         UsageError: It is a folder.
         StorageError: Its folder is missing or cannot be written.
     """
     if path.is_dir():
-        raise UsageError("report= is a folder", expected="a file", where=path)
+        raise UsageError(f"{option} is a folder", expected="a file", where=path)
     if not path.parent.is_dir():
-        raise StorageError("report= is in no folder that exists", where=path.parent)
+        raise StorageError(f"{option} is in no folder that exists", where=path.parent)
     if not os.access(path.parent, os.W_OK):
-        raise StorageError("report= is in a folder that cannot be written", where=path.parent)
+        raise StorageError(f"{option} is in a folder that cannot be written", where=path.parent)
 
 
 def real(path: Path) -> Path:

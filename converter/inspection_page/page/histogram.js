@@ -5,6 +5,8 @@ function histogram(statistics, width, height, labelled = false) {
   const bands = statistics.histogram;
   if (!bands.length) return null;
   const most = Math.sqrt(Math.max(...bands));
+  if (bands.length === 1) return svg("svg", { class: "histogram", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `All are ${figure(statistics.minimum)}` },
+    svg("rect", { x: width / 2 - 2, y: 0, width: 4, height }));
   const step = width / bands.length;
   const bars = bands.map((n, i) => {
     if (!n) return null;

@@ -3,7 +3,7 @@
 const parents = new Map(); // block or tensor -> the block that it is in
 const sizeOf = (node) => (node.members ? node.bytes : node.tied ? 0 : node.bytes);
 const titleOf = (node) => node.label.replace(/(.)[/._]$/, "$1") || "model";
-const SHOWN = 200; // members of a block that are shown at once
+const SHOWN = 40; // members of a block that are shown at once
 
 function pathOf(node) {
   const parts = [];
@@ -73,7 +73,7 @@ function showTree(term) {
   const found = [];
   const look = (block) => block.members.forEach((one) => {
     if (one.members) look(one);
-    else if (found.length < SHOWN && one.name.toLowerCase().includes(term)) found.push(one);
+    else if (found.length < 5 * SHOWN && one.name.toLowerCase().includes(term)) found.push(one);
   });
   look(focused);
   place.replaceChildren(head, ...(found.length ? found.map((one) => tensorRow(one, 0, one.name)) : [el("p", { class: "nothing" }, "No tensor has this in its name.")]));
