@@ -1,5 +1,6 @@
 """Write a page about an artifact. Nothing is converted, and nothing of the artifact is run."""
 
+from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import IO, Any
@@ -72,10 +73,8 @@ def write_inspection(
     if match.format.id == "portable":
         verification = portable.read_manifest(artifact).get("verification")
 
-    facts = found.plain()
-    del facts["tensors"]
     page = {
-        "facts": shorten(facts),
+        "facts": shorten(replace(found, tensors=()).plain()),
         "written": round(time()),
         "tool": VERSION,
         "reason": reason,

@@ -6,8 +6,7 @@ tensor. The same artifact always gives the same figures.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.weights import Tensor
 
@@ -20,8 +19,7 @@ RUN = 1 << 12  # elements of a run of a sample; a multiple of 8: of whole bytes 
 BANDS = 32  # bands of a histogram
 
 
-@dataclass(frozen=True, slots=True)
-class TensorStatistics:
+class TensorStatistics(NamedTuple):
     """Statistics of the elements of a tensor, or of a sample of them.
 
     Attributes:

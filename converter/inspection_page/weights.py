@@ -5,7 +5,6 @@ The `LISTED` largest tensors are listed; blocks count the others, and their sums
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from converter.inspection_page.name_tree import Block, build_tree
@@ -28,7 +27,8 @@ def describe_weights(bundle: Bundle) -> dict[str, Any]:
     Raises:
         CorruptError: A tensor cannot be read.
     """
-    groups: dict[str, Mapping[str, Tensor]] = {"model": bundle.weights, **bundle.leftovers}
+    groups: dict[str, Mapping[str, Tensor]] = {"model": bundle.weights}
+    groups.update(bundle.leftovers.items())
     named = [(group, n, t) for group, members in groups.items() for n, t in members.items()]
     largest = sorted(named, key=lambda one: -one[2].nbytes)[:LISTED]
     listed = {id(tensor) for _, _, tensor in largest}
@@ -65,7 +65,7 @@ def describe_weights(bundle: Bundle) -> dict[str, Any]:
                     "tied": tied[:LONGEST] if tied != name else None,
                     "role": None if role is None else " of ".join(role),
                     "notes": _notes(bundle.metadata.tensor_notes.get(name, {})),
-                    "statistics": None if figures is None else asdict(figures),
+                    "statistics": None if figures is None else figures._asdict(),
                 }
             )
         tree = _plain_tree(build_tree([*members]), [*members.values()], sums, tensors)
