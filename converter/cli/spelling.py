@@ -7,7 +7,7 @@ from converter.cli.batch_parameters import REQUEST
 from converter.cli.parameters import ROWS
 
 # Options of single commands, which are in no table.
-OWN = {"fast": "--fast", "report": "--report", "out": "-o"}
+OWN = {"fast": "--fast", "html": "--html", "report": "--report", "out": "-o"}
 
 
 def spell_flags(text: str) -> str:

@@ -132,6 +132,8 @@ def test_the_parts_of_the_page_are_in_the_package():
     from converter.reports import html_page
 
     folder = Path(html_page.__file__).parent / "page"
-    assert {f.name for f in folder.iterdir()} == {"page.html", "page.css", *html_page.SCRIPTS}
+    assert {f.name for f in folder.iterdir()} == {
+        "frame.html", "page.html", "page.css", *html_page.SCRIPTS,
+    }  # fmt: skip
     settings = (ROOT / "pyproject.toml").read_text()
     assert '"reports/page/*"' in settings

@@ -1,0 +1,204 @@
+"""The page of an artifact as a file: one, its data whole and bounded. How it looks: in a browser."""
+
+import gzip
+import json
+import struct
+from base64 import b64decode
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from repository import FIXTURES
+
+import converter
+from converter.cli.app import run
+from converter.inspection_page import weights
+from formats.errors import StorageError, UsageError
+
+HOSTILE = "</script><script>alert(1)</script>\u202e${x}"
+
+
+class Scripts(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.data, self.kind = [], None
+
+    def handle_starttag(self, tag, attrs):
+        self.kind = dict(attrs).get("class", "") if tag == "script" else None
+
+    def handle_endtag(self, tag):
+        self.kind = None
+
+    def handle_data(self, data):
+        if self.kind is not None:
+            self.data.append((self.kind, data))
+
+
+def parsed(path):
+    """Return the page's facts, its weights and its graphs."""
+    page = Scripts()
+    page.feed(path.read_text("utf-8"))
+    found = {"packed-graph": [], "": 0}
+    for kind, text in page.data:
+        if kind == "inspection":
+            found[kind] = json.loads(text)
+        elif kind == "packed-weights":
+            found[kind] = json.loads(gzip.decompress(b64decode(text)))
+        elif kind == "packed-graph":
+            found[kind].append(json.loads(gzip.decompress(b64decode(text))))
+        else:
+            found[""] += 1
+    assert found[""] == 1  # one script that runs
+    return found["inspection"], found["packed-weights"], found["packed-graph"]
+
+
+def tensors(block):
+    for member in block["members"]:
+        if "members" in member:
+            yield from tensors(member)
+        else:
+            yield member
+
+
+def safetensors(path, held):
+    """Write a file: name → (code, shape, bytes)."""
+    head, data = {}, b""
+    for name, (code, shape, raw) in held.items():
+        head[name] = {"dtype": code, "shape": shape, "data_offsets": [len(data), len(data + raw)]}
+        data += raw
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def f32(*shape):
+    values = np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+    return "F32", [*shape], values.tobytes()
+
+
+def test_a_keras_file(tmp_path):
+    out = tmp_path / "page.html"
+    found = converter.inspect(FIXTURES / "verify" / "image.h5", html=out)
+    facts, data, (graph,) = parsed(out)
+    assert facts["facts"]["format"] == found.format == "keras-h5"
+    assert facts["facts"]["tensors"] == []
+    (section,) = data["sections"]
+    assert section["tree"]["elements"] == found.weights.parameters
+    assert section["tree"]["bytes"] == found.weights.bytes
+    listed = [*tensors(section["tree"])]
+    assert [one["name"] for one in listed] == [one.name for one in found.tensors]
+    assert all(one["statistics"]["elements"] == one["elements"] for one in listed)
+    assert (data["sampled"], data["unlisted"]) == (0, 0)
+    assert [item["op"] for item in graph["items"]].count("Conv") == 3
+    assert graph["inputs"] == [["image", "float32 batch\u00d7image_1\u00d7image_2\u00d73"]]
+    labels = {
+        label: kind for label, kind, _ in (x for x in graph["tree"][2] if isinstance(x, list))
+    }
+    assert labels["stem"] == "Conv2D"
+    written = {(graph["items"][a]["op"], graph["items"][b]["op"]) for a, b, _ in graph["edges"]}
+    assert {("input", "Transpose"), ("Conv", "BatchNormalization"), ("Gemm", "output")} <= written
+
+
+def test_weights_without_a_graph_say_so(tmp_path):
+    out = tmp_path / "page.html"
+    path = safetensors(tmp_path / "m.safetensors", {"a.w": f32(3, 4), "a.b": f32(0)})
+    converter.inspect(path, html=out)
+    facts, data, graphs = parsed(out)
+    assert (graphs, facts["reason"]) == ([], "The file records no computation, only weights.")
+    assert [one["shape"] for one in tensors(data["sections"][0]["tree"])] == [[3, 4], [0]]
+
+
+def test_a_graph_that_is_not_supported_is_named(tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "keras" / "keras315_subclassed.keras", html=out)
+    facts, _, graphs = parsed(out)
+    assert graphs == []
+    assert "Subclassed" in facts["reason"]
+
+
+def test_training_state_is_a_section(tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "demo" / "checkpoint.pt", html=out)
+    _, data, _ = parsed(out)
+    assert [section["group"] for section in data["sections"]][:2] == ["model", "optimizer"]
+
+
+def test_names_are_data(tmp_path):
+    out = tmp_path / "page.html"
+    names = [HOSTILE, "x" * 5000, "слой/вес", "<!--"]
+    path = safetensors(tmp_path / "m.safetensors", {name: f32(2) for name in names})
+    converter.inspect(path, html=out)
+    text = out.read_text("utf-8")
+    assert "alert(1)" not in text
+    _, data, _ = parsed(out)
+    got = [one["name"] for one in tensors(data["sections"][0]["tree"])]
+    assert got == [name[: weights.LONGEST] for name in names]
+
+
+def test_only_the_largest_tensors_are_listed_and_sums_have_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "LISTED", 3)
+    held = {f"layer.{i}.w": f32(i + 1) for i in range(8)}
+    out = tmp_path / "page.html"
+    converter.inspect(safetensors(tmp_path / "m.safetensors", held), html=out)
+    _, data, _ = parsed(out)
+    tree = data["sections"][0]["tree"]
+    assert sorted(one["elements"] for one in tensors(tree)) == [6, 7, 8]
+    assert (tree["elements"], tree["tensors"], tree["unlisted"], data["unlisted"]) == (36, 8, 5, 5)
+
+
+def test_a_hundred_thousand_tensors_are_a_small_page(tmp_path):
+    raw = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
+    head = {
+        f"blocks.{i // 50}.t{i}": {"dtype": "F32", "shape": [4], "data_offsets": [16 * i, 16 * i + 16]}
+        for i in range(len(raw))
+    }  # fmt: skip
+    text = json.dumps(head).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + raw.tobytes())
+    out = tmp_path / "page.html"
+    converter.inspect(path, html=out)
+    assert out.stat().st_size < 6 << 20
+    _, data, _ = parsed(out)
+    assert data["sections"][0]["tree"]["tensors"] == 100_000
+    assert data["unlisted"] == 80_000
+
+
+def test_strings_have_no_figures(tmp_path):
+    out = tmp_path / "page.html"
+    found = converter.inspect(FIXTURES / "verify" / "text.keras", html=out)
+    parts = {part for one in found.encodings.values() for part in one.parts.values()}
+    _, data, _ = parsed(out)
+    for section in data["sections"]:
+        for one in tensors(section["tree"]):
+            assert (one["statistics"] is None) == (one["name"] in parts)
+
+
+def test_the_command(tmp_path, capsys):
+    out = tmp_path / "page.html"
+    source = str(FIXTURES / "verify" / "image.h5")
+    assert run(["inspect", source, "--html", str(out)]) == 0
+    assert "keras-h5" in capsys.readouterr().out
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    assert run(["inspect", source, source, "--html", str(out)]) == 2
+    assert "--html" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written(tmp_path):
+    source = FIXTURES / "verify" / "image.h5"
+    with pytest.raises(UsageError, match="html="):
+        converter.inspect(source, html=tmp_path)
+    with pytest.raises(StorageError, match="html="):
+        converter.inspect(source, html=tmp_path / "no" / "page.html")
+    with pytest.raises(UsageError, match="html="):
+        converter.inspect(converter.read(source), html=tmp_path / "page.html")
+
+
+def test_a_damaged_weight_leaves_no_page(tmp_path):
+    source = Path(FIXTURES / "verify" / "image.keras").read_bytes()
+    path = tmp_path / "image.keras"
+    path.write_bytes(source[:-200])
+    with pytest.raises(converter.ConvertError):
+        converter.inspect(path, html=tmp_path / "page.html")
+    assert [one.name for one in tmp_path.iterdir()] == ["image.keras"]
