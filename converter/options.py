@@ -50,6 +50,8 @@ class Comparison:
         inputs: A user's .npz, in place of random inputs.
         seed: Seed of random inputs.
         samples: Draws for each combination of sizes.
+        layers: Whether the outputs of all layers are compared, and their errors reported. Without
+            it, layers are compared up to the first difference, where outputs call for it.
         allow_tf32: Whether a GPU may round products to TF32, on either side.
         allow_cpu_nodes: Number of nodes that may run on the CPU where another device is requested.
         example: A registry's .npz, tried in addition to random inputs if it fits the model.
@@ -61,6 +63,7 @@ class Comparison:
     inputs: Path | None = None
     seed: int = 0
     samples: int = 1
+    layers: bool = False
     allow_tf32: bool = False
     allow_cpu_nodes: int = 0
     example: Path | None = None

@@ -70,6 +70,10 @@ def _graph(report: "GraphReport") -> None:
         say(f"layer       {first}: max rel {first.measure.max_rel:.3g}")
         if first.last_equal is not None:
             say(f"            {first.last_equal!r} before it is the same")
+    for one in report.layer_errors:
+        noise = "" if one.noise is None else f"  noise {one.noise:.3g}"
+        verdict = "layer same" if one.passed else "layer DIFFERS"
+        say(f"{verdict:<13} {one.layer} ({one.class_name})  max rel {one.error:.3g}{noise}")
     if report.device is not None:
         _device(report.device)
 

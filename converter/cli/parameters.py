@@ -181,6 +181,8 @@ ROWS: tuple[Row, ...] = (
         help="Seed of random inputs."),
     Row("comparison.samples", "--samples", int, metavar="N", default=1, min=1, group=CHECKS, commands=ALL,
         help="Random inputs for each combination of sizes."),
+    Row("comparison.layers", "--layers", FLAG, default=False, group=CHECKS, commands=ALL,
+        help="Compare the outputs of all layers, and report their errors."),
     Row("comparison.allow_tf32", "--allow-tf32", FLAG, default=False, group=CHECKS, commands=ALL,
         help="Let GPUs round products to TF32."),
     Row("comparison.allow_cpu_nodes", "--allow-cpu-nodes", int, metavar="N", default=0, min=0, group=CHECKS, commands=ALL,

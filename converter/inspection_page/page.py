@@ -32,7 +32,7 @@ PARTS = PageParts(
     [
         *(
             f"converter.reports:{name}.js"
-            for name in ("show", "theme", "packed", "plot", "evidence")
+            for name in ("show", "theme", "packed", "plot", "layer_errors", "evidence")
         ),
         *(
             f"converter.inspection_page:{name}.js"

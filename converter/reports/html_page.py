@@ -15,7 +15,7 @@ from converter.version import VERSION
 
 SCRIPTS = (
     "show.js", "theme.js", "packed.js", "data.js", "state.js", "facets.js", "gaps.js", "plot.js",
-    "evidence.js", "artifact.js", "table.js", "page.js",
+    "layer_errors.js", "evidence.js", "artifact.js", "table.js", "page.js",
 )  # fmt: skip
 PARTS = PageParts(
     "converter.reports:page.html",

@@ -344,9 +344,14 @@ def _compare_in(
         )
         report = report.with_device(verify_on_device(*parties, question, on))
     case = _case_to_look_into(report, there.chosen)
-    if case is None or pair.locate is None:
-        return report
-    return _with_layers(report, pair.locate(theirs, ours, case, report.status == "failed"))
+    every = options.comparison.layers
+    found = LayerComparison()
+    if pair.locate is not None and (every or case is not None):
+        number = there.chosen[0] if case is None else case
+        found = pair.locate(theirs, ours, number, report.status == "failed")
+        if case is not None:
+            report = _with_layers(report, found)
+    return report.with_layer_errors(found.errors) if every else report
 
 
 def _compare_outputs(

@@ -18,7 +18,7 @@ from converter.lower.values import inverse
 from converter.verification.compare import Array, Tolerance, compare
 from converter.verification.noise import Noise, measure_noise
 from converter.verification.onnx_values import OnnxInterface
-from converter.verification.report import LayerDifference, Measure
+from converter.verification.report import LayerDifference, LayerError, Measure
 from converter.verification.runners import PreparedInputs, RunSkipped, load_output, run_onnx
 from converter.verification.sources.keras import Source
 from formats.errors import DependencyError
@@ -34,11 +34,13 @@ class LayerComparison:
         difference: The first layer that differs, if any.
         equal: Number of equal layers before it.
         measured: Number of these that have elements to compare.
+        errors: Errors of the layers that were compared, in the order of the source.
     """
 
     difference: LayerDifference | None = None
     equal: int = 0
     measured: int = 0
+    errors: tuple[LayerError, ...] = ()
 
 
 def find_first_difference(
@@ -52,6 +54,7 @@ def find_first_difference(
     allowance: Allowance,
     *,
     is_different: bool,
+    every: bool = False,
 ) -> LayerComparison:
     """Return the first layer whose output differs in a case.
 
@@ -67,6 +70,7 @@ def find_first_difference(
         is_different: Whether outputs differ, so that a layer is looked for that explains it. Else
             layers are compared because the outputs say little, and with more margin: the noise of
             so many values is measured in a few runs only.
+        every: Whether the layers after the first difference are compared, too.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -86,6 +90,8 @@ def find_first_difference(
     numbers = {value: i for i, value in enumerate(values)}
     noise = measure_layer_noise(model, file, alone, case, values, allowance)
     last_equal, equal, measured = None, 0, 0
+    first: LayerDifference | None = None
+    errors: list[LayerError] = []
     for trace in traces:
         recorded = there.layers.get(trace.layer, ())
         calls = [(path, dtype) for path, i, dtype in recorded if i == trace.output]
@@ -105,16 +111,22 @@ def find_first_difference(
             )
             for path, dtype in calls
         ]  # fmt: skip
-        # A layer may be called several times: any call with equal values is this one.
-        if any(_is_equal_or_empty(m) for m in measures):
+        # A layer may be called several times: the call with the nearest values is this one.
+        nearest = min(
+            measures, key=lambda m: (not _is_equal_or_empty(m), m.elements == 0, m.max_abs)
+        )
+        errors.append(LayerError.of(trace.layer, trace.class_name, [nearest]))
+        if first is not None:
+            continue
+        if _is_equal_or_empty(nearest):
             last_equal, equal = trace.layer, equal + 1
             measured += any(m.passed and m.elements for m in measures)
             continue
-        nearest = min(measures, key=lambda m: (bool(m.elements == 0), m.max_abs))
         merged = _find_folded_layers(graph, trace, set(values))
         first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
-        return LayerComparison(first, equal, measured)
-    return LayerComparison(None, equal, measured)
+        if not every:
+            break
+    return LayerComparison(first, equal, measured, tuple(errors))
 
 
 def measure_layer_noise(

@@ -159,7 +159,7 @@ def _pair(
             return LayerComparison()
         return find_first_difference(
             source, graph, model_onnx, file, theirs, case, bounds, allowance(options),
-            is_different=is_different,
+            is_different=is_different, every=options.comparison.layers,
         )  # fmt: skip
 
     hints = source.hints()

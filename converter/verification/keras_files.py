@@ -35,7 +35,7 @@ from converter.verification.first_difference import (
 from converter.verification.inputs import draw as inputs
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
-from converter.verification.report import GraphReport, LayerDifference
+from converter.verification.report import GraphReport, LayerDifference, LayerError
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, run_keras
 from converter.verification.sources.keras import KerasSource, notes_on_keras, vocabulary
 from converter.verification.verdict import Evidence
@@ -86,6 +86,7 @@ def verify_keras(
         return _first_difference(
             model, (before, theirs), (after, ours), case, bounds.general(),
             {path: [one.scale(margin) for one in calls] for path, calls in known.items()},
+            every=options.comparison.layers,
         )  # fmt: skip
 
     pair = Pair(
@@ -155,6 +156,8 @@ def _first_difference(
     case: int,
     bounds: Tolerance,
     known: Mapping[str, Sequence[Evidence]],
+    *,
+    every: bool,
 ) -> LayerComparison:
     """Return the first layer, by its name in the source, whose output differs in a case."""
     classes = {"/".join(path): layer.class_name for path, layer in layers_of(model)}
@@ -168,6 +171,8 @@ def _first_difference(
     if isinstance(there, RunSkipped) or isinstance(here, RunSkipped):
         return LayerComparison()
     last_equal, equal = None, 0
+    first: LayerDifference | None = None
+    errors: list[LayerError] = []
     for path, calls in there.layers.items():  # in execution order
         others = here.layers.get(current[path], ())
         if len(others) != len(calls):
@@ -178,13 +183,18 @@ def _first_difference(
                 calls, others, _pad(known.get(path, ()), len(calls)), strict=True
             )
         ]
+        errors.append(LayerError.of(path, classes[path], measures))
+        if first is not None:
+            continue
         wrong = [m for m in measures if not m.passed and 0 not in m.shape]
-        if wrong:
-            worst = max(wrong, key=lambda m: m.max_rel)
-            first = LayerDifference(path, classes[path], worst, (), last_equal)
-            return LayerComparison(first, equal)
-        last_equal, equal = path, equal + 1
-    return LayerComparison(None, equal)
+        if not wrong:
+            last_equal, equal = path, equal + 1
+            continue
+        worst = max(wrong, key=lambda m: m.max_rel)
+        first = LayerDifference(path, classes[path], worst, (), last_equal)
+        if not every:
+            break
+    return LayerComparison(first, equal, errors=tuple(errors))
 
 
 def _pad(known: Sequence[Evidence], count: int) -> Sequence[Evidence | None]:

@@ -1,9 +1,9 @@
 """Results of a verification, as frozen records and as plain data for manifests and ``--json``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from converter.verification.placement import Placement
 from formats.core.bundle import JSON
@@ -107,6 +107,31 @@ class CaseReport:
 
     name: str
     inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+class LayerError(NamedTuple):
+    """The difference of the output of one layer.
+
+    Attributes:
+        layer: Its name, prefixed by the names of the models that contain it.
+        class_name: Name of its class in the source.
+        passed: Whether it is within noise, or the tolerance.
+        error: Largest difference, as a fraction of the output's scale.
+        noise: Root mean square of the noise of rounding, likewise; None where it was not measured.
+    """
+
+    layer: str
+    class_name: str
+    passed: bool
+    error: float
+    noise: float | None
+
+    @classmethod
+    def of(cls, layer: str, class_name: str, measures: Sequence[Measure]) -> "LayerError":
+        """Return the error of the output that differs most."""
+        worst = max(measures, key=lambda m: (not m.passed, m.max_rel))
+        noise = None if worst.noise is None or not worst.scale else worst.noise / worst.scale
+        return cls(layer, class_name, worst.passed, worst.max_rel, noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +306,7 @@ class GraphReport:
         first_difference: The first differing layer, if outputs differ and it could be found.
         layers: Number of layers whose outputs were compared too and are equal; layers are compared
             if outputs differ or hardly depend on the inputs.
+        layer_errors: Errors of all layers, in the order of the source, where they were asked for.
         notes: Further remarks on the runs.
         seconds: Duration.
         device: The comparison on a device, if one is requested and both agree on the CPU. If it
@@ -302,6 +328,7 @@ class GraphReport:
     outputs: Mapping[str, Measure] = field(default_factory=dict)
     first_difference: LayerDifference | None = None
     layers: int = 0
+    layer_errors: tuple[LayerError, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     device: DeviceReport | None = None
@@ -319,6 +346,18 @@ class GraphReport:
         """The level reached, as `graph_level` returns it."""
         device = None if self.device is None else self.device.status
         return graph_level(self.status, device, None if self.smoke is None else self.smoke.status)
+
+    def with_layer_errors(self, errors: tuple[LayerError, ...]) -> "GraphReport":
+        """Return this report with the errors of all layers, or a note that there are none."""
+        notes = [*self.notes]
+        if not errors:
+            notes.append(
+                "no layers were compared: the outputs of layers cannot be had of both models"
+            )
+        elif self.status == "passed" and (wrong := [one.layer for one in errors if not one.passed]):
+            names = ", ".join(map(repr, wrong[:5]))
+            notes.append(f"outputs agree, but layers differ by more than their noise: {names}")
+        return replace(self, layer_errors=errors, notes=tuple(notes))
 
     def with_device(self, found: DeviceReport) -> "GraphReport":
         """Return this report with the comparison on a device."""
@@ -360,6 +399,10 @@ class GraphReport:
                 "measure": measure_plain(first.measure),
             },
             "layers": self.layers,
+            "layer_errors": [
+                {**one._asdict(), "error": _number(one.error), "noise": _number(one.noise)}
+                for one in self.layer_errors
+            ],
             "notes": [*self.notes],
             "seconds": round(self.seconds, 3),
             "device": None if self.device is None else self.device.plain(),

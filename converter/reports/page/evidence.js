@@ -31,6 +31,7 @@ function comparison(signature, report) {
     first && el("p", { class: "problem" }, `First difference: layer ${first.layer} (${first.class_name})`,
       first.last_equal ? `; ${first.last_equal} before it still agrees` : ""),
     el("div", { class: "measures" }, report.outputs.filter((one) => !one.more).map(measured)),
+    layerErrors(report.layer_errors),
     report.device && onDevice(report.device));
 }
 

@@ -1,4 +1,4 @@
-"""The page of an artifact as a file: one, its data whole and bounded. How it looks: in a browser."""
+"""The page of an artifact as a file: one, its data whole. How it looks: in a browser."""
 
 import gzip
 import json
@@ -150,10 +150,11 @@ def test_only_the_largest_tensors_are_listed_and_sums_have_all(tmp_path, monkeyp
 
 def test_a_hundred_thousand_tensors_are_a_small_page(tmp_path):
     raw = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
+    about = {"dtype": "F32", "shape": [4]}
     head = {
-        f"blocks.{i // 50}.t{i}": {"dtype": "F32", "shape": [4], "data_offsets": [16 * i, 16 * i + 16]}
+        f"blocks.{i // 50}.t{i}": {**about, "data_offsets": [16 * i, 16 * i + 16]}
         for i in range(len(raw))
-    }  # fmt: skip
+    }
     text = json.dumps(head).encode()
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + raw.tobytes())

@@ -94,8 +94,8 @@ def test_a_block_of_the_graph_opens_and_closes(browser, page):
     assert "+ body · Sequential" in before
     open_member(browser, "+ body · Sequential")
     opened = browser.value(NAMES)
-    assert {"− body · Sequential", "+ deep · Conv2D"} <= set(opened)
-    open_member(browser, "− body · Sequential")
+    assert {"\u2212 body · Sequential", "+ deep · Conv2D"} <= set(opened)
+    open_member(browser, "\u2212 body · Sequential")
     assert browser.value(NAMES) == before
     browser.click(".expand")
     everything = browser.value(NAMES)
