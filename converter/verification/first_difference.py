@@ -89,6 +89,7 @@ def find_first_difference(
         return LayerComparison()
     numbers = {value: i for i, value in enumerate(values)}
     noise = measure_layer_noise(model, file, alone, case, values, allowance)
+    margin = 1.0 if is_different else MARGIN
     last_equal, equal, measured = None, 0, 0
     first: LayerDifference | None = None
     errors: list[LayerError] = []
@@ -100,10 +101,10 @@ def find_first_difference(
         found = load_output(alone, "value", case, numbers[trace.value], values[trace.value])
         axes = inverse(trace.stored)
         moved = Array(found.data.transpose(axes), found.dtype)
-        evidence = None
+        evidence, level = None, None
         if noise is not None:
             known = noise.evidence(case, numbers[trace.value]).transpose(axes)
-            evidence = known.scale(1.0 if is_different else MARGIN)
+            evidence, level = known.scale(margin), known.level
         measures = [
             compare(
                 trace.layer, Array(np.load(path), dtype), moved, tolerance.general(),
@@ -115,7 +116,7 @@ def find_first_difference(
         nearest = min(
             measures, key=lambda m: (not _is_equal_or_empty(m), m.elements == 0, m.max_abs)
         )
-        errors.append(LayerError.of(trace.layer, trace.class_name, [nearest]))
+        errors.append(LayerError.of(trace.layer, trace.class_name, [nearest], [level]))
         if first is not None:
             continue
         if _is_equal_or_empty(nearest):

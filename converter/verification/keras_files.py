@@ -85,8 +85,7 @@ def verify_keras(
         margin = 1.0 if is_different else MARGIN
         return _first_difference(
             model, (before, theirs), (after, ours), case, bounds.general(),
-            {path: [one.scale(margin) for one in calls] for path, calls in known.items()},
-            every=options.comparison.layers,
+            known, margin=margin, every=options.comparison.layers,
         )  # fmt: skip
 
     pair = Pair(
@@ -157,6 +156,7 @@ def _first_difference(
     bounds: Tolerance,
     known: Mapping[str, Sequence[Evidence]],
     *,
+    margin: float,
     every: bool,
 ) -> LayerComparison:
     """Return the first layer, by its name in the source, whose output differs in a case."""
@@ -177,13 +177,19 @@ def _first_difference(
         others = here.layers.get(current[path], ())
         if len(others) != len(calls):
             continue  # other steps make it today
+        noise = _pad(known.get(path, ()), len(calls))
         measures = [
-            compare(path, Array(np.load(a), dtype), Array(np.load(b), other), bounds, evidence=one)
-            for (a, _, dtype), (b, _, other), one in zip(
-                calls, others, _pad(known.get(path, ()), len(calls)), strict=True
+            compare(
+                path,
+                Array(np.load(a), dtype),
+                Array(np.load(b), other),
+                bounds,
+                evidence=one and one.scale(margin),
             )
+            for (a, _, dtype), (b, _, other), one in zip(calls, others, noise, strict=True)
         ]
-        errors.append(LayerError.of(path, classes[path], measures))
+        levels = [None if one is None else one.level for one in noise]
+        errors.append(LayerError.of(path, classes[path], measures, levels))
         if first is not None:
             continue
         wrong = [m for m in measures if not m.passed and 0 not in m.shape]

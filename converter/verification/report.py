@@ -127,11 +127,19 @@ class LayerError(NamedTuple):
     noise: float | None
 
     @classmethod
-    def of(cls, layer: str, class_name: str, measures: Sequence[Measure]) -> "LayerError":
-        """Return the error of the output that differs most."""
-        worst = max(measures, key=lambda m: (not m.passed, m.max_rel))
-        noise = None if worst.noise is None or not worst.scale else worst.noise / worst.scale
-        return cls(layer, class_name, worst.passed, worst.max_rel, noise)
+    def of(
+        cls,
+        layer: str,
+        class_name: str,
+        measures: Sequence[Measure],
+        noise: Sequence[float | None],
+    ) -> "LayerError":
+        """Return the error of the output that differs most; ``noise`` is that of each output."""
+        worst, level = max(
+            zip(measures, noise, strict=True), key=lambda one: (not one[0].passed, one[0].max_rel)
+        )
+        relative = level / worst.scale if level is not None and worst.scale else None
+        return cls(layer, class_name, worst.passed, worst.max_rel, relative)
 
 
 @dataclass(frozen=True, slots=True)

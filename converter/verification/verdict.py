@@ -41,6 +41,12 @@ class Evidence:
     largest: np.ndarray
     exact: np.ndarray | None = None
 
+    @property
+    def level(self) -> float:
+        """Root mean square of the noise, where it is finite."""
+        finite = self.mean_square[np.isfinite(self.mean_square)]
+        return sqrt(float(finite.mean())) if finite.size else 0.0
+
     def scale(self, factor: float) -> "Evidence":
         """Return what is known of the output with a larger noise."""
         return Evidence(self.mean_square * factor**2, self.largest, self.exact)

@@ -27,6 +27,7 @@ function comparison(signature, report) {
     el("p", { class: "dim" }, [between, report.seed === null || report.seed === undefined ? "" : `seed ${report.seed}`,
       report.cases?.length ? plural(report.cases.length, "set") + " of inputs" : "", report.seconds ? seconds(report.seconds) : ""].filter(Boolean).join(" · ")),
     report.reason && el("p", { class: "reason" }, report.reason),
+    (report.notes ?? []).filter((note) => !note.more).map((note) => el("p", { class: "dim" }, note)),
     report.lacking && el("p", {}, "It takes: ", el("code", {}, report.lacking)),
     first && el("p", { class: "problem" }, `First difference: layer ${first.layer} (${first.class_name})`,
       first.last_equal ? `; ${first.last_equal} before it still agrees` : ""),
