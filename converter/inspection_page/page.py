@@ -78,7 +78,7 @@ def write_inspection(
         "written": round(time()),
         "tool": VERSION,
         "reason": reason,
-        "verification": shorten(verification),
+        "verification": verification,
     }
 
     def write_data(file: IO[str]) -> None:

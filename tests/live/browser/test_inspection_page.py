@@ -12,6 +12,7 @@ from chromium import CHROMIUM, Browser, colours
 from repository import FIXTURES
 
 import converter
+from converter.verification.report import GraphReport, LayerError
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"
@@ -214,3 +215,27 @@ def test_the_theme_is_chosen(browser, page):
 def test_it_can_be_printed(browser, page):
     look(browser, page)
     assert browser.printed().startswith(b"%PDF-")
+
+
+def test_errors_of_layers_are_plotted(browser, tmp_path):
+    bundle = tmp_path / "image.portable"
+    converter.convert(FIXTURES / "verify" / "image.h5", out=bundle, verify="weights")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    errors = tuple(
+        LayerError(f"layer {i}", "Dense", i != 7, error, 2e-7)
+        for i, error in enumerate([0.0, *[1e-7] * 6, 0.5, float("inf")])
+    )
+    report = GraphReport("failed", "it differs").with_layer_errors(errors)
+    manifest["verification"]["graph"] = report.plain()
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    out = tmp_path / "page.html"
+    converter.inspect(bundle, html=out)
+    look(browser, out)
+    assert browser.value("document.querySelectorAll('.error-plot .dot').length") == 9
+    wrong = "document.querySelector('.error-plot .dot.wrong title').textContent"
+    assert browser.value(wrong) == "layer 7 (Dense): 0.5, noise 2.0e-7"
+    heights = browser.value(
+        "[...document.querySelectorAll('.error-plot .dot')].map((e) => Number(e.getAttribute('cy')))"
+    )
+    assert heights[0] > heights[1] == heights[6] > heights[7] > heights[8]
+    assert "layer 8" in browser.value("document.querySelector('.layer-list').textContent")

@@ -11,6 +11,7 @@ from repository import ROOT
 
 import converter
 from converter.cli.app import run
+from converter.options import Comparison, Options
 from converter.verification.keras_files import verify_keras
 from converter.write.keras import archive
 from formats.core.weights import Tensor
@@ -126,3 +127,16 @@ def test_a_file_that_keras_does_not_load_is_no_success(tmp_path):
     report = verify_keras(*written("image.h5", tmp_path, without))
     assert report.status == "failed"
     assert "Keras does not run the output" in report.reason
+
+
+@pytest.mark.parametrize("factor", [1, 1 + 2**-13])
+def test_errors_of_all_layers_are_reported_where_asked_for(tmp_path, factor):
+    given = written("image.h5", tmp_path, scale_kernel(factor))
+    report = verify_keras(*given, Options(comparison=Comparison(layers=True)))
+    errors = report.layer_errors
+    assert [one.layer for one in errors][:4] == ["stem", "stem_norm", "stem_swish", "body/deep"]
+    assert [one.class_name for one in errors][-1] == "Dense"  # also after a difference
+    wrong = [one.layer for one in errors if not one.passed]
+    assert wrong[:1] == ([] if factor == 1 else ["body/deep"])
+    assert all(one.noise < 1e-5 for one in errors if one.noise is not None)
+    assert len(report.plain()["layer_errors"]) == len(errors)

@@ -180,6 +180,16 @@ FAULTS = {
 }  # fmt: skip
 
 
+def test_errors_of_all_layers_are_reported_where_asked_for(tmp_path):
+    given = converted("image.h5", tmp_path, kernel_of("Conv", "stem", one_sign))
+    report = verify_graph(*given, Options(comparison=Comparison(layers=True)))
+    errors = {one.layer: one for one in report.layer_errors}
+    assert not errors["stem_norm"].passed
+    assert errors["stem_norm"].error > 100 * errors["stem_norm"].noise
+    assert [*errors][-1] == "scores"  # those after the difference, too
+    assert report.first_difference.layer == "stem_norm"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found_and_its_layer_named(tmp_path, fault):
     name, edit, layer, merged = FAULTS[fault]
