@@ -234,8 +234,7 @@ def test_errors_of_layers_are_plotted(browser, tmp_path):
     assert browser.value("document.querySelectorAll('.error-plot .dot').length") == 9
     wrong = "document.querySelector('.error-plot .dot.wrong title').textContent"
     assert browser.value(wrong) == "layer 7 (Dense): 0.5, noise 2.0e-7"
-    heights = browser.value(
-        "[...document.querySelectorAll('.error-plot .dot')].map((e) => Number(e.getAttribute('cy')))"
-    )
+    dots = "[...document.querySelectorAll('.error-plot .dot')]"
+    heights = browser.value(f"{dots}.map((e) => Number(e.getAttribute('cy')))")
     assert heights[0] > heights[1] == heights[6] > heights[7] > heights[8]
     assert "layer 8" in browser.value("document.querySelector('.layer-list').textContent")

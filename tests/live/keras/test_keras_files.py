@@ -132,7 +132,7 @@ def test_a_file_that_keras_does_not_load_is_no_success(tmp_path):
 @pytest.mark.parametrize("factor", [1, 1 + 2**-13])
 def test_errors_of_all_layers_are_reported_where_asked_for(tmp_path, factor):
     given = written("image.h5", tmp_path, scale_kernel(factor))
-    report = verify_keras(*given, Options(comparison=Comparison(layers=True)))
+    report = verify_keras(*given, options=Options(comparison=Comparison(layers=True)))
     errors = report.layer_errors
     assert [one.layer for one in errors][:4] == ["stem", "stem_norm", "stem_swish", "body/deep"]
     assert [one.class_name for one in errors][-1] == "Dense"  # also after a difference

@@ -18,6 +18,7 @@ import converter
 from converter import passes
 from converter.cli.app import run
 from converter.lower import lower
+from converter.options import Comparison, Options
 from converter.verification.coverage import MAX_CASES
 from converter.verification.graphs import verify_graph
 from formats.errors import UsageError
@@ -182,7 +183,7 @@ FAULTS = {
 
 def test_errors_of_all_layers_are_reported_where_asked_for(tmp_path):
     given = converted("image.h5", tmp_path, kernel_of("Conv", "stem", one_sign))
-    report = verify_graph(*given, Options(comparison=Comparison(layers=True)))
+    report = verify_graph(*given, options=Options(comparison=Comparison(layers=True)))
     errors = {one.layer: one for one in report.layer_errors}
     assert not errors["stem_norm"].passed
     assert errors["stem_norm"].error > 100 * errors["stem_norm"].noise
