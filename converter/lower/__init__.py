@@ -52,18 +52,16 @@ def lower(
         raise UnsupportedError("the source holds weights only, and no graph", hint=hint)
     if bundle.topology.kind not in KINDS:
         raise UnsupportedError(f"graphs of the kind {bundle.topology.kind} are not supported")
-    if state == "io" and bundle.topology.kind in ("keras_config", "graphdef"):
-        raise UnsupportedError(f"state='io' with graphs of kind {bundle.topology.kind}")
     usual = opset or OPSET
     try:
         if bundle.topology.kind == "graphdef":
             from converter.lower.tf.lowering import lower as lower_tf
 
-            return lower_tf(bundle, opset=usual, signature=signature)
+            return lower_tf(bundle, opset=usual, signature=signature, state=state)
         if bundle.topology.kind == "keras_config":
             from converter.lower.keras.lowering import lower as lower_keras
 
-            return lower_keras(bundle, opset=usual, trust=trust)
+            return lower_keras(bundle, opset=usual, trust=trust, state=state)
         if bundle.topology.kind == "onnx":
             from converter.lower.onnx.lowering import lower as lower_onnx
 

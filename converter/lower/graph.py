@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from converter.lower.encoded import Encoded as EncodedInput
+    from formats.core.bundle import JSON
 
 Attribute: TypeAlias = (
     "int | float | str | bytes | list[int] | list[float] | list[str] | list[bytes] | Graph"
@@ -112,14 +113,15 @@ class State:
         input: Input of the graph that takes its value before the run.
         output: Output of the graph that gives its value after the run.
         shape: Shape of the value before the first run; names of axes are those of inputs.
-        initial: That value: a number that fills it, or None for the bundle's tensor of this name.
+        initial: That value: a number that fills it, or nested lists; None for the bundle's tensor of
+            this name.
     """
 
     tensor: str
     input: str
     output: str
     shape: Shape
-    initial: float | None = None
+    initial: "JSON" = None
 
 
 @dataclass(slots=True)

@@ -15,10 +15,14 @@ values of the first run, in its metadata property `PROPERTY`, a JSON array of ob
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from converter.lower.graph import Graph, Shape, State
 from formats.core.bundle import JSON
 from formats.core.weights import Tensor, split
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PROPERTY = "convert.state"
 PAST, PRESENT = "past.", "present."
@@ -51,7 +55,7 @@ def pair_names(tensor: str) -> tuple[str, str]:
     return f"{PAST}{tensor}", f"{PRESENT}{tensor}"
 
 
-def make_state(tensor: str, shape: Shape, initial: float | None = None) -> State:
+def make_state(tensor: str, shape: Shape, initial: JSON = None) -> State:
     """Return a state whose input and output have the usual names."""
     return State(tensor, *pair_names(tensor), shape, initial)
 
@@ -80,7 +84,9 @@ def describe_states(graph: Graph, weights: Mapping[str, Tensor]) -> list[dict[st
             "input": state.input,
             "output": state.output,
             "shape": list(state.shape),
-            "initial": _initial(weights[state.tensor]) if state.initial is None else state.initial,
+            "initial": list_initial(weights[state.tensor])
+            if state.initial is None
+            else state.initial,
         }
         for state in graph.states
     ]
@@ -91,14 +97,18 @@ def encode_states(graph: Graph, weights: Mapping[str, Tensor]) -> str:
     return json.dumps(describe_states(graph, weights), ensure_ascii=False)
 
 
-def _initial(tensor: Tensor) -> JSON:
+def list_initial(tensor: Tensor) -> JSON:
     """Return the value of a tensor: one number if all elements are equal, lists, or `WEIGHTS`."""
     parts = (part for p in tensor.pieces() for part in ([p] if isinstance(p, bytes) else split(p)))
     if not any(part.strip(b"\0") for part in parts):
         return False if tensor.dtype.name == "bool" else 0
     if tensor.size > MOST_VALUES:
         return WEIGHTS
-    array = tensor.numpy()
+    return list_values(tensor.numpy())
+
+
+def list_values(array: "np.ndarray") -> JSON:
+    """Return the elements of an array: one number if all are equal, else nested lists."""
     flat = array.reshape(-1)
-    values: JSON = flat[0].item() if (flat == flat[0]).all() else array.tolist()
+    values: JSON = flat[0].item() if flat.size and (flat == flat[0]).all() else array.tolist()
     return values

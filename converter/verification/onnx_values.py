@@ -5,7 +5,7 @@ model without decoding, rewriting or copying it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from converter.lower.element_types import element_type
@@ -114,6 +114,13 @@ def _read_numbers(node: ProtoMessage) -> dict[str, int | list[int]]:
 def state_of(file: OnnxInterface, wanted: str = "drop") -> str:
     """Return the option ``state`` that a file was made with, or must have been made with."""
     return "io" if file.states else wanted
+
+
+def without_states(file: OnnxInterface) -> OnnxInterface:
+    """Return a file with those inputs and outputs alone that are no state."""
+    count = len(file.states)
+    inputs, outputs = (specs[: len(specs) - count] for specs in (file.inputs, file.outputs))
+    return replace(file, inputs=inputs, outputs=outputs, states=())
 
 
 def _are_last(states: Sequence[RecordedState], signature: Signature) -> bool:

@@ -4,7 +4,7 @@ The signature names the inputs and outputs. A GraphDef has no signature: its pla
 inputs, and the nodes that nothing reads are the outputs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,13 +71,16 @@ class Plan:
     spare: frozenset[str] = frozenset()
 
 
-def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
+def lower(
+    bundle: Bundle, *, opset: int, signature: str | None = None, state: str = "drop"
+) -> Graph:
     """Return the graph of one signature.
 
     Args:
         bundle: The model.
         opset: ONNX opset version.
         signature: Name of the signature; the default one if None.
+        state: ``io`` to make inputs and outputs of the variables that it assigns.
 
     Raises:
         UnsupportedError: The graph has unsupported ops; the message names all of them.
@@ -85,12 +88,17 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         UsageError: There is no such signature.
     """
     model = _Model(bundle)
-    plan = model.plan(signature)
-    graph = Graph(plan.name or "graph", opset, signature=plan.name)
+
+    def lowered(variables: Mapping[str, Variable]) -> tuple[Graph, Mapping[str, Variable]]:
+        plan = model.plan(signature)
+        graph = Graph(plan.name or "graph", opset, signature=plan.name)
+        return model.lowered(graph, plan, variables)
+
     try:
         # Constant folding may overflow, as TensorFlow may.
         with np.errstate(all="ignore"):
-            return model.lowered(graph, plan)
+            graph, changed = lowered({})
+            return lowered(dict(sorted(changed.items())))[0] if state == "io" and changed else graph
     except Unsupported as gap:  # not of a node: an output that cannot be returned
         raise UnsupportedError(str(gap)) from gap
 
@@ -198,8 +206,15 @@ class _Model:
 
     # -- lowering ----------------------------------------------------------------------------------
 
-    def lowered(self, graph: Graph, plan: Plan) -> Graph:
-        """Lower the outputs of a plan.
+    def lowered(
+        self, graph: Graph, plan: Plan, variables: Mapping[str, Variable]
+    ) -> tuple[Graph, Mapping[str, Variable]]:
+        """Lower the outputs of a plan; return the graph, and the variables that it assigns.
+
+        Args:
+            graph: The graph to build.
+            plan: Its inputs and outputs.
+            variables: Variables that become state, by their keys.
 
         Raises:
             UnsupportedError: The graph has unsupported ops.
@@ -221,6 +236,7 @@ class _Model:
             yielded += [UNKNOWN] * (port.number - len(yielded))  # outputs that nothing reads
             yielded.append(self._input(op, spec, port))
             graph.sources[spec.name] = f"{port.node}:{port.number}"
+        op.state.start(variables)
         wanted = [port for name, port in plan.outputs if name not in plan.spare]
         known = {port.node for _, port in plan.inputs}
         walker.run(main, wanted)
@@ -235,8 +251,9 @@ class _Model:
             report([*walker.findings, *behind])
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
-        graph.unkept = sorted(op.state.changed)
-        return op.decoded.settle(needed(graph))
+        op.state.finish(variables)
+        graph.unkept = sorted(op.state.changed.keys() - variables.keys())
+        return op.decoded.settle(needed(graph)), op.state.changed
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> ProgramValue:
         shape: Shape | None = spec.shape

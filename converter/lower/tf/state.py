@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from converter.lower.graph import State as KeptState
+from converter.lower.graph import Weight
+from converter.lower.states import MOST_VALUES, WEIGHTS, list_initial, list_values, make_state
 from converter.lower.tf.context import Context
 from converter.lower.tf.program_values import Entries, Table, Variable
 from converter.lower.unsupported import Unsupported
@@ -16,6 +19,7 @@ from converter.lower.values import Value
 from formats.core.bundle import Bundle
 from formats.core.strings import Strings
 from formats.core.weights import Tensor
+from formats.errors import UnsupportedError
 
 # The shared name of every anonymous resource.
 # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/resource_handle.h
@@ -27,7 +31,7 @@ class State:
     """Variables and tables of one model.
 
     Attributes:
-        changed: Keys of variables that lowered ops assign to, which an ONNX graph cannot.
+        changed: Variables that lowered ops assign to, by their keys.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class State:
         self._tables: dict[str, Entries] = {}
         self._loaders = {"variables": restore, "tables": fill}
         self._loading = ""
-        self.changed: set[str] = set()
+        self.changed: dict[str, Variable] = {}
 
     # -- loading -------------------------------------------------------------------------------
 
@@ -137,10 +141,71 @@ class State:
         """Assign a value to a variable."""
         if not self._loading:
             if not self._op.is_outermost:
-                raise Unsupported("a variable that a loop or a branch assigns to")
+                raise Unsupported(
+                    f"a variable that a loop or a branch assigns to: {_resource(variable)!r}"
+                )
             self._load("variables")
-            self.changed.add(_resource(variable))
+            self.changed[_resource(variable)] = variable
         self._variables[_resource(variable)] = value
+
+    def start(self, variables: Mapping[str, Variable]) -> None:
+        """Make inputs of the values that variables have before a run.
+
+        Raises:
+            UnsupportedError: A variable has no first value, or one that cannot be recorded.
+        """
+        for key, variable in variables.items():
+            try:
+                state, value = self._begin(key, variable)
+            except (Unsupported, ValueError) as e:
+                raise UnsupportedError(f"not supported: state {key!r} ({e})") from e
+            self._op.graph.states.append(state)
+            self._op.graph.sources[state.input] = self._op.graph.sources[state.output] = key
+            self._variables[key] = value
+
+    def _begin(self, key: str, variable: Variable) -> tuple[KeptState, Value]:
+        """Return a variable as a state, and the input with its value."""
+        op, first = self._op, self.read(variable)
+        weight = op.graph.initializers.get(first.name)
+        elements = op.static(first)
+        if isinstance(weight, Weight) and first.is_plain:
+            taken = {s.tensor for s in op.graph.states}
+            tensor = weight.tensor if weight.tensor not in taken else key
+            initial = None if tensor == weight.tensor else list_initial(op.weights[weight.tensor])
+        elif elements is None or elements.size > MOST_VALUES or elements.dtype.kind not in "fiub":
+            raise Unsupported("a first value that is neither stored nor a small constant")
+        else:
+            tensor, initial = key, list_values(elements)
+        if initial == WEIGHTS:
+            raise Unsupported("its first value is that of another state, and large")
+        declared = variable.shape
+        if declared is None or len(declared) != first.rank:
+            declared = first.shape
+        shape = tuple(
+            n if isinstance(n, int) and n >= 0 else f"{key}_{axis}"
+            for axis, n in enumerate(declared)
+        )
+        state = make_state(tensor, first.shape, initial)
+        op.reserve([state.input, state.output])
+        return state, op.input(state.input, first.dtype, shape)
+
+    def finish(self, variables: Mapping[str, Variable]) -> None:
+        """Make outputs of the values that variables have after a run.
+
+        Raises:
+            UnsupportedError: A value has another shape than before.
+        """
+        for state, (key, variable) in zip(self._op.graph.states, variables.items(), strict=True):
+            value, before = self.read(variable), self._op.graph.specs[state.input].shape
+            sizes = zip(value.shape, before, strict=False)
+            if value.rank != len(before) or any(
+                isinstance(m, int) and isinstance(n, int) and m != n for m, n in sizes
+            ):
+                raise UnsupportedError(
+                    f"not supported: state {key!r} of shape {list(before)}, which a run makes"
+                    f" {list(value.shape)}"
+                )
+            self._op.output(value, state.output)
 
     # -- tables --------------------------------------------------------------------------------
 

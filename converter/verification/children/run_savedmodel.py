@@ -18,6 +18,7 @@ READS = frozenset(("Restore", "RestoreV2", "RestoreSlice", "ReadFile", "Matching
 CODE = frozenset(("PyFunc", "PyFuncStateless", "EagerPyFunc"))
 VARIABLES = frozenset(("Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"))
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # shared name of every anonymous resource
 
 
 class RefusedError(Exception):
@@ -124,6 +125,30 @@ def assigning(tf: Any, values: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
             yield tf.raw_ops.AssignVariableOp(resource=variable, value=fed), {fed: value}
         else:
             yield tf.raw_ops.Assign(ref=variable, value=fed).op, {fed: value}
+
+
+def find_variable(graph: Any, key: str) -> Any:
+    """Return the variable of a graph with a shared name or, where it has none, a node's name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    for operation in graph.get_operations():
+        if operation.type in VARIABLES:
+            shared = operation.get_attr("shared_name").decode()
+            if key == (operation.name if shared in ("", ANONYMOUS) else shared):
+                return operation.outputs[0]
+    raise ValueError(f"there is no variable {key!r}")
+
+
+def read_variable(tf: Any, variable: Any) -> Any:
+    """Return the value of a variable, resource or reference, as a tensor."""
+    if variable.dtype != tf.resource:
+        return variable
+    dtype, shape = (variable.op.get_attr(name) for name in ("dtype", "shape"))
+    value = tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype)
+    value.set_shape(shape)
+    return value
 
 
 def parse(message: Any, question: dict[str, Any]) -> None:

@@ -12,6 +12,11 @@ has TensorFlow can run it. ``question.json``:
     feeds       for each of them: the signature's key, or the tensor in a graph without signature
     fetches     the same for the outputs
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
+    states      variables that each run begins with other values of, by their shared names or nodes:
+                ``in-NUMBER-INPUT.npy`` after those of the inputs; their values after the run are
+                further outputs
+    own         number of the inputs that come before these
+    first       numbers of the inputs that are run from what the variables hold when loaded
     prefix      what these files begin with, where it is not ``in``
     base64      numbers of the inputs that are bytes, in base64
     layers      nodes whose outputs are wanted too; those of functions as ``call/node``
@@ -168,10 +173,13 @@ class Sessions:
         files.refuse(graph_def, fetches)
         needed = set(files.find_reached(graph_def, fetches))
         self.random = {op for op in needed if RANDOM.fullmatch(op)}
-        self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
+        self.states: list[str] = question.get("states", [])
+        self.is_stateful = bool(self.states) or any(STATEFUL.fullmatch(op) for op in needed)
         self.graph = tf.Graph()
         with self.graph.as_default(), device.scope():
             self.saver = import_graph()
+            self.kept = [files.find_variable(self.graph, key) for key in self.states]
+            self.values = [files.read_variable(tf, variable) for variable in self.kept]
         self.feeds = [self.graph.get_tensor_by_name(name) for name in feeds]
         self.fetches = [self.graph.get_tensor_by_name(name) for name in fetches]
         self.session = self.fresh()
@@ -186,33 +194,44 @@ class Sessions:
             self.restore(session, self.saver)
         return session
 
-    def ready(self) -> Any:
-        """Return a Session in which no run has changed a variable."""
+    def ready(self, arrays: list[Any]) -> tuple[Any, dict[Any, Any]]:
+        """Return a Session in which no run has changed a variable, and what it is fed.
+
+        Arrays beyond the inputs are assigned to the variables that are states.
+        """
         if self.is_stateful:
             self.session.close()
             self.session = self.fresh()
-        return self.session
+        own, states = arrays[: len(self.feeds)], arrays[len(self.feeds) :]
+        with self.graph.as_default():
+            named = zip((variable.op.name for variable in self.kept), states, strict=False)
+            for operation, fed in files.assigning(self.tf, dict(named)):
+                self.session.run(operation, fed)
+        return self.session, dict(zip(self.feeds, own, strict=True))
 
     def list_inputs(self) -> list[list[Any]]:
-        """Return name, dtype and shape of the tensors that are fed."""
-        return [[t.name, plain_name(t.dtype.base_dtype), sizes(t.shape)] for t in self.feeds]
+        """Return name, dtype and shape of the tensors that are fed, and of the states."""
+        tensors = [*self.feeds, *self.values]
+        return [[t.name, plain_name(t.dtype.base_dtype), sizes(t.shape)] for t in tensors]
 
     def dtypes(self) -> list[Any]:
-        """Return TensorFlow's dtypes of what is fed."""
-        return [t.dtype.base_dtype for t in self.feeds]
+        """Return TensorFlow's dtypes of what is fed, and of the states."""
+        return [t.dtype.base_dtype for t in (*self.feeds, *self.values)]
 
     def run(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
-        """Return the outputs and their dtypes."""
-        values = self.ready().run(self.fetches, dict(zip(self.feeds, arrays, strict=True)))
-        return [(v, t.dtype.base_dtype) for v, t in zip(values, self.fetches, strict=True)]
+        """Return the outputs, the states after the run, and their dtypes."""
+        session, fed = self.ready(arrays)
+        values = [*session.run(self.fetches, fed), *session.run(self.values)]
+        tensors = (*self.fetches, *self.values)
+        return [(v, t.dtype.base_dtype) for v, t in zip(values, tensors, strict=True)]
 
     def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
         """Run once more, and return what each variable and node is, its name and its device."""
         v1 = self.tf.compat.v1
         metadata = v1.RunMetadata()
         options = v1.RunOptions(output_partition_graphs=True)
-        fed = dict(zip(self.feeds, arrays, strict=True))
-        self.ready().run(self.fetches, fed, options=options, run_metadata=metadata)
+        session, fed = self.ready(arrays)
+        session.run(self.fetches, fed, options=options, run_metadata=metadata)
         return list(devices.of_partitions(metadata))
 
     def device(self) -> str:
@@ -229,12 +248,13 @@ class Sessions:
                 continue
             plain = [t for t in outputs if t.dtype.name not in ("resource", "variant")]
             found += [t for t in plain if self.graph.is_fetchable(t)]
-        fed, budget = dict(zip(self.feeds, arrays, strict=True)), ALONE
+        budget = ALONE
         todo = [found[i : i + TOGETHER] for i in range(0, len(found), TOGETHER)]
         while todo and budget:
             part = todo.pop(0)
             try:
-                values = self.ready().run(part, fed)
+                session, fed = self.ready(arrays)
+                values = session.run(part, fed)
             except Exception:  # one of them is in a loop, or in a branch that is not taken
                 budget -= 1
                 half = len(part) // 2
@@ -272,6 +292,7 @@ class Eager:
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.tf, self.key, self.names = tf, key, question["feeds"]
         self.path, self.tags, self.outputs = question["source"], tags, question["fetches"]
+        self.states: list[str] = question.get("states", [])
         self.placed = device
         self.notes = ["loaded as TensorFlow 2 does it, for as TensorFlow 1 does it does not run"]
         self.load()
@@ -284,22 +305,26 @@ class Eager:
             self.loaded = self.tf.saved_model.load(self.path, tags=self.tags, options=options)
         self.function = self.loaded.signatures[self.key]
         self.specs = self.function.structured_input_signature[1]
+        variables = {v.name.partition(":")[0]: v for v in self.function.graph.variables}
+        self.kept = [variables[key] for key in self.states]
 
     def list_inputs(self) -> list[list[Any]]:
-        """Return name, dtype and shape of the tensors that are fed."""
-        return [
-            [n, plain_name(self.specs[n].dtype), sizes(self.specs[n].shape)] for n in self.names
-        ]
+        """Return name, dtype and shape of the tensors that are fed, and of the states."""
+        specs = [*((n, self.specs[n]) for n in self.names), *((v.name, v) for v in self.kept)]
+        return [[name, plain_name(spec.dtype), sizes(spec.shape)] for name, spec in specs]
 
     def dtypes(self) -> list[Any]:
-        """Return TensorFlow's dtypes of what is fed."""
-        return [self.specs[n].dtype for n in self.names]
+        """Return TensorFlow's dtypes of what is fed, and of the states."""
+        return [*(self.specs[n].dtype for n in self.names), *(v.dtype for v in self.kept)]
 
     def run(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
-        """Return the outputs and their dtypes."""
+        """Return the outputs, the states after the run, and their dtypes."""
         if self.is_stateful:
             self.load()
-        return self.call(arrays)
+        own = len(self.names)
+        for variable, array in zip(self.kept, arrays[own:], strict=False):
+            variable.assign(array)
+        return [*self.call(arrays[:own]), *((v.numpy(), v.dtype) for v in self.kept)]
 
     def call(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
         """Return the outputs and their dtypes, whatever has been run before."""
@@ -315,7 +340,7 @@ class Eager:
         """Run once more, and return what each variable and node is, its name and its device."""
         self.load()  # of a function that has run, no graph is told again
         with devices.collected() as metadata:
-            self.call(arrays)
+            self.call(arrays[: len(self.names)])
         rows = [
             ("variable", v.name, v.handle.device.rpartition("device:")[2])
             for v in self.function.graph.variables
@@ -379,6 +404,7 @@ class Runner:
         self.wanted: list[str] = question["layers"]
         self.prefix = question.get("prefix", "in")
         self.in_base64 = set(question.get("base64", ()))
+        self.own, self.first = question.get("own", 0), question.get("first", [])
         self.unstable: set[int] = set()
         self.device = source.device()
         self.has_run = False
@@ -414,10 +440,15 @@ class Runner:
         return not is_real or bool(self.np.isfinite(array).any())
 
     def inputs(self, number: int) -> list[Any]:
-        """Return a case's arrays as TensorFlow takes them."""
+        """Return a case's arrays as TensorFlow takes them; no states for a first run."""
         found = []
-        for i, dtype in enumerate(self.source.dtypes()):
-            array = self.np.load(self.folder / f"{self.prefix}-{number}-{i}.npy")
+        dtypes = self.source.dtypes()
+        own = len(dtypes) - len(self.source.states)
+        for i, dtype in enumerate(dtypes[:own] if number in self.first else dtypes):
+            place = (
+                f"{self.prefix}-{number}-{i}" if i < own else f"in-{number}-{self.own + i - own}"
+            )
+            array = self.np.load(self.folder / f"{place}.npy")
             if dtype.name == "string":
                 is_bytes = i in self.in_base64
                 texts = [b64decode(t) if is_bytes else encode(t) for t in array.flat]

@@ -27,7 +27,7 @@ from converter.verification.inputs import draw as inputs
 from converter.verification.inputs import encoded_hints, graph_hints
 from converter.verification.inputs.draw import Hint
 from converter.verification.inputs.encoding import encode
-from converter.verification.onnx_values import OnnxInterface, state_of
+from converter.verification.onnx_values import OnnxInterface, state_of, without_states
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import (
@@ -264,14 +264,23 @@ def _tensorflow(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     found: list[Source] = []
-    names = tensorflow_source.signatures_of(bundle, file, signature)
+    refused: GraphReport | None = None
+    own = without_states(file)
+    names = tensorflow_source.signatures_of(bundle, own, signature)
     for name in names or [""]:
-        graph = _lowered(bundle, options.trust, name or None)
-        binding = tensorflow_source.bind_signature(bundle, file, graph, name)
+        state = state_of(file, options.state)
+        graph = _lowered(bundle, options.trust, name or None, state=state)
+        if lacking := _find_lacking_states(graph, file):
+            refused = lacking
+            continue
+        binding = tensorflow_source.bind_signature(bundle, own, graph, name)
         if isinstance(binding, GraphReport):
             return binding
+        sources = {} if graph is None else graph.sources
+        states = tuple(sources.get(state.input, state.tensor) for state in file.states)
+        binding = replace(binding, states=states)
         found.append(TensorFlowSource(path, bundle, _allowance(options), binding, graph))
-    return found
+    return found or refused or []
 
 
 def _torch(
@@ -290,13 +299,13 @@ def _torch(
         torch_source.state_paths(bundle, file.states), part,
     )  # fmt: skip
     read = lower_file(file)
-    own = file.inputs[: len(file.inputs) - len(file.states)]
+    own = without_states(file).inputs
     try:
         graph = _lowered(bundle, specs=options.inputs or own, state=state_of(file, options.state))
     except UsageError:
         graph = None  # its inputs have other names, or are different
-    if graph is not None and graph.states and not file.states:
-        return GraphReport("failed", "the source keeps state, which the file has no inputs for")
+    if lacking := _find_lacking_states(graph, file):
+        return lacking
     return [TorchSource(_allowance(options), asked, graph or read, read)]
 
 
@@ -320,6 +329,13 @@ def _find_graph(bundle: Bundle, file: OnnxInterface, signature: str | None) -> s
             return name
     is_pipeline = bundle.topology is not None and bundle.topology.kind == components.DIFFUSERS
     return list_components(bundle.topology)[0] if is_pipeline and bundle.topology else ""
+
+
+def _find_lacking_states(graph: Graph | None, file: OnnxInterface) -> GraphReport | None:
+    """Return a failure if a file has no inputs for the state of its source."""
+    if graph is None or not graph.states or file.states:
+        return None
+    return GraphReport("failed", "the source keeps state, which the file has no inputs for")
 
 
 def _onnx(

@@ -58,6 +58,7 @@ class Binding:
         given: Name of each of the source's inputs in the lowered graph; if none is encoded, the
             file's inputs in order.
         encoded: The source's inputs that are encoded bytes, with their parts in the file.
+        states: Variables that are the file's last inputs and outputs, by their shared names.
     """
 
     signature: str
@@ -66,6 +67,7 @@ class Binding:
     notes: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     encoded: tuple[Encoded, ...] = ()
+    states: tuple[str, ...] = ()
 
 
 def may_have_tensorflow() -> bool:
@@ -117,7 +119,8 @@ def bind_signature(
 ) -> Binding | GraphReport:
     """Map a file's inputs and outputs to the source; or return why nothing can be compared."""
     inputs, outputs = _names(file)
-    is_encoded = graph is not None and bool(graph.encoded) and set(graph.inputs) == set(inputs)
+    own = () if graph is None else graph.inputs[: len(graph.inputs) - len(graph.states)]
+    is_encoded = graph is not None and bool(graph.encoded) and set(own) == set(inputs)
     if not name:
         return _by_tensor(inputs, outputs, graph, is_encoded=is_encoded)
     (signature,) = (s for s in bundle.signatures if s.name == name)
@@ -215,6 +218,9 @@ def run_tensorflow(
         "feeds": binding.feeds,
         "fetches": binding.fetches,
         "cases": prepared.groups,
+        "states": binding.states,
+        "own": len(prepared.names) - len(binding.states),
+        "first": [number for number, case in enumerate(prepared.cases) if case.is_first],
         "layers": list(layers),
         "as_placed": as_placed,
         **on.question(on.device.tensorflow if on.device is not None else ""),
@@ -257,7 +263,7 @@ def _encode(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
         UsageError: No bytes decode to the given arrays.
     """
     if not binding.encoded:
-        return {"inputs": prepared.names}
+        return {"inputs": prepared.names[: len(prepared.names) - len(binding.states)]}
     made: list[int] = []
     for number, case in enumerate(prepared.cases):
         arrays = dict(zip(prepared.names, case.arrays, strict=True))
@@ -276,7 +282,8 @@ def _encode(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
 def _declared(binding: Binding, prepared: PreparedInputs, said: Sequence[Any]) -> list[Any]:
     """Return name, dtype and shape of the file's inputs, as far as the source declares them."""
     # The source reports its own names; they are replaced by those of the file's inputs.
-    given = binding.given or prepared.names
+    own = len(prepared.names) - len(binding.states)
+    given = (*(binding.given or prepared.names[:own]), *prepared.names[own:])
     found = {name: (dtype, shape) for name, (_, dtype, shape) in zip(given, said, strict=True)}
     parts = {p.name: (p.dtype, None) for one in binding.encoded for p in one.parts}
     return [(name, *(parts.get(name) or found[name])) for name in prepared.names]
