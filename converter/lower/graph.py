@@ -113,8 +113,8 @@ class State:
         input: Input of the graph that takes its value before the run.
         output: Output of the graph that gives its value after the run.
         shape: Shape of the value before the first run; names of axes are those of inputs.
-        initial: That value: a number that fills it, or nested lists; None for the bundle's tensor of
-            this name.
+        initial: That value: a number that fills it, or nested lists; None for the bundle's tensor
+            of this name.
     """
 
     tensor: str

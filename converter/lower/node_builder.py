@@ -31,10 +31,12 @@ class NodeBuilder:
         graph: Graph or subgraph being built.
         weights: Tensors that its initializers may name.
         supplies: Layers and functions that trusted modules supply, if any.
+        layer_states: States of the layers of a Keras model, if they are inputs and outputs.
         spent: Budget used so far to interpret Python code of the source, if it has any.
     """
 
     supplies: Any = None
+    layer_states: Any = None
     spent: Any = None
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:

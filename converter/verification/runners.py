@@ -175,6 +175,7 @@ def run_keras(
     trust: Sequence[Trusted] = (),
     only: str | None = None,
     flipped: Sequence[str] = (),
+    states: Sequence[str] = (),
     on: DeviceRequest = CPU,
 ) -> SourceRun | RunSkipped:
     """Run the source on every case, in the first Keras that loads it.
@@ -189,6 +190,7 @@ def run_keras(
         trust: Trusted modules with the custom classes of the source.
         only: The only framework to try.
         flipped: Paths of layers whose kernels Theano stored turned around.
+        states: States that are the last inputs and outputs: paths of layers, and numbers.
         on: Device to run on.
 
     Raises:
@@ -208,8 +210,10 @@ def run_keras(
         question = {
             "framework": framework,
             "source": str(linked),
-            "inputs": prepared.names,
+            "inputs": prepared.names[: len(prepared.names) - len(states)],
             "prefix": prepared.prefix,
+            "states": list(states),
+            "first": [number for number, case in enumerate(prepared.cases) if case.is_first],
             "cases": prepared.groups,
             "layers": list(layers),
             "flipped": list(flipped),

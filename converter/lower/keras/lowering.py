@@ -22,6 +22,7 @@ from converter.lower.keras import (
 from converter.lower.keras.behaviour_notes import since
 from converter.lower.keras.builder import KerasBuilder
 from converter.lower.keras.fold_time import ON_STEPS, fold_steps, unfold_steps
+from converter.lower.keras.layer_states import LayerStates
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -53,13 +54,16 @@ class Named:
     value: Any
 
 
-def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) -> Graph:
+def lower(
+    bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = (), state: str = "drop"
+) -> Graph:
     """Return the graph of a Keras model.
 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
         trust: Trusted modules, which define what Keras does not.
+        state: ``io`` to make inputs and outputs of the states of stateful layers.
 
     Raises:
         UnsupportedError: The model needs what we do not do; all of it is named.
@@ -71,12 +75,13 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     if trust and isinstance(content, Mapping) and not is_model(content):
         model = of_author(content)
         modules = Modules(trust, legacy=is_legacy(bundle, model))
-        return _of_author(bundle, model, modules, opset)
+        return _of_author(bundle, model, modules, opset, state)
     model = model_of(bundle)
     modules = Modules(trust, legacy=is_legacy(bundle, model))
     report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
-    walk = _Walk(KerasBuilder(graph, bundle.weights), map_weights(model, bundle.weights), modules)
+    weights = map_weights(model, bundle.weights)
+    walk = _Walk(KerasBuilder(graph, bundle.weights), weights, modules, state)
     walk.run(model)
     report_unsupported(walk.findings)
     try:
@@ -91,12 +96,12 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     return found
 
 
-def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Graph:
+def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int, state: str) -> Graph:
     """Return the graph of a model whose class is its author's: all weights are its own."""
     report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
     own: dict[Path, dict[str, str]] = {(model.name,): {name: name for name in bundle.weights}}
-    walk = _Walk(KerasBuilder(graph, bundle.weights), own, modules)
+    walk = _Walk(KerasBuilder(graph, bundle.weights), own, modules, state)
     walk.run_author(model)
     found = needed(graph)
     report_unsupported(walk.unused(found))
@@ -138,7 +143,7 @@ class _Walk:
     """A model being called: the values and masks of its tensors."""
 
     def __init__(
-        self, op: Builder, weights: Mapping[Path, Mapping[str, str]], modules: Modules
+        self, op: Builder, weights: Mapping[Path, Mapping[str, str]], modules: Modules, state: str
     ) -> None:
         self.op = op
         self.weights = dict(weights)
@@ -149,6 +154,9 @@ class _Walk:
             op.supplies = Calls(modules, self.call_traced)
         self.findings: list[Finding] = []
         self.called: dict[Path, str] = {}  # layers -> their classes
+        self.states = LayerStates(op, self.called, is_legacy=modules.legacy)
+        if state == "io":
+            op.layer_states = self.states
 
     def unused(self, graph: Graph) -> Iterator[Finding]:
         """Yield layers that were called and have weights that the graph does not read.
@@ -179,6 +187,7 @@ class _Walk:
         result = self._call_model(model, (), self._inputs(model), {})
         if not self.findings:
             self._outputs([r.layer for r in references(model.outputs)], [m.value for m in result])
+            self.states.finish()
 
     def run_author(self, model: Model) -> None:
         """Build the graph of a model that is one layer, of its author's class.
@@ -288,7 +297,8 @@ class _Walk:
         values = [fold_steps(self.op, m.value) for m in given]
         masks = [None if m.mask is None else fold_steps(self.op, m.mask) for m in given]
         inside = [_Made(v, m) for v, m in zip(values, masks, strict=True)]
-        made = self._call_inner(model, path, inside)
+        with self.states.refused("a stateful layer that is called with each step"):
+            made = self._call_inner(model, path, inside)
         mask_after = ON_STEPS[layer.class_name]
         return [
             _Made(unfold_steps(self.op, m.value, x), mask_after(self.op, x, mask, m.mask))
@@ -338,7 +348,8 @@ class _Walk:
             raise Unsupported("; ".join(f"{f.what} (at {f.where})" for f in found))
         self.weights |= weights
         before = len(self.findings)
-        results = self._call_model(model, path, inputs, {})
+        with self.states.refused("a stateful layer inside a layer of a trusted module"):
+            results = self._call_model(model, path, inputs, {})
         if len(self.findings) > before:
             found = self.findings[before:]
             del self.findings[before:]

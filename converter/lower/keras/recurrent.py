@@ -32,6 +32,7 @@ from converter.lower.ops.recurrent import run_layer
 from converter.lower.scan import scan
 from converter.lower.values import Value
 
+DIRECTIONS = ("forward", "backward")  # of the two layers of Bidirectional
 SINGLE = ("float32", "float16", "bfloat16")  # dtypes that ONNX's operators compute, in float32
 
 
@@ -39,8 +40,8 @@ SINGLE = ("float32", "float16", "bfloat16")  # dtypes that ONNX's operators comp
 class Loop:
     """Arguments of a recurrent layer besides those of its cell.
 
-    A stateful layer starts from zeros, as Keras does after loading or ``reset_states()``: an ONNX
-    model keeps no state between runs.
+    A stateful layer starts from zeros, as Keras does after loading or ``reset_states()``, unless
+    its states are inputs: an ONNX model keeps no state between runs.
     """
 
     return_sequences: bool = False
@@ -61,11 +62,20 @@ BESIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One direction through a sequence."""
+    """One direction through a sequence.
+
+    Attributes:
+        cell: The cell.
+        initial: Initial states; zeros if there are none.
+        backwards: Whether it begins with the last step.
+        stateful: The weights of a layer that starts from the states of the call before, named as
+            its states are; None for other layers.
+    """
 
     cell: Cell
     initial: list[Value]
     backwards: bool
+    stateful: Roles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +118,8 @@ def _over_steps(make: Make) -> Callable[..., Masked]:
         cell, loop = layer_parts(op, w, make, arguments)
         x, mask = batch_first(x, used, loop)
         initial = states_of_call(given, initial_state, num_constants)
-        (run,) = run_passes(op, x, mask, [Pass(cell, initial, loop.go_backwards)])
+        way = Pass(cell, initial, loop.go_backwards, w if loop.stateful else None)
+        (run,) = run_passes(op, x, mask, [way])
         output = result(op, run, mask, loop)
         if loop.return_sequences and loop.go_backwards:
             output = flip(op, output, 1)
@@ -208,6 +219,16 @@ def run_passes(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]
         mask: [batch, steps, ...]; steps that are masked out leave the states as they are.
         passes: One or two; two are one bidirectional operator where ONNX has it.
     """
+    if op.layer_states is not None:
+        passes = [op.layer_states.begin(way, x) for way in passes]
+    runs = _run_all(op, x, mask, passes)
+    if op.layer_states is not None:
+        for way, run in zip(passes, runs, strict=True):
+            op.layer_states.end(way, run.states)
+    return runs
+
+
+def _run_all(op: Builder, x: Value, mask: Value | None, passes: Sequence[Pass]) -> list[Run]:
     plain = x.rank == 3 and x.dtype in SINGLE and (mask is None or mask.rank == 2)
     natives = [p.cell.native for p in passes]
     if plain and _together(passes):

@@ -12,6 +12,7 @@ from converter.lower.keras.cells import CELLS, Cell, flatten
 from converter.lower.keras.fold_time import fold_steps, mask_as_given, mask_of_steps, unfold_steps
 from converter.lower.keras.inner_layers import call_layer
 from converter.lower.keras.recurrent import (
+    DIRECTIONS,
     Loop,
     Pass,
     as_given,
@@ -59,11 +60,17 @@ def bidirectional(
     x, used = batch_first(x, used, loop)
     initial = states_of_call(given, initial_state, num_constants)
     half = len(initial) // 2
+    stateful = [
+        Roles(op, f"{w.layer}/{direction}", inner.tensors, w.dtype) if one.stateful else None
+        for direction, inner, one in zip(
+            DIRECTIONS, (w_forth, w_back), (loop, loop_back), strict=True
+        )
+    ]
     runs = run_passes(
         op, x, used,
         [
-            Pass(forth, initial[:half], loop.go_backwards),
-            Pass(back, initial[half:], loop_back.go_backwards),
+            Pass(forth, initial[:half], loop.go_backwards, stateful[0]),
+            Pass(back, initial[half:], loop_back.go_backwards, stateful[1]),
         ],
     )  # fmt: skip
     outputs = [result(op, run, used, of) for run, of in zip(runs, (loop, loop_back), strict=True)]

@@ -9,6 +9,10 @@ has Keras can run it.
     inputs      names of the graph's inputs, in order
     prefix      of the files of inputs, ``PREFIX-NUMBER-INPUT.npy``
     cases       for each case the numbers of its alternatives
+    states      states of layers that each run begins with other values of, as ``LAYER:NUMBER``:
+                ``PREFIX-NUMBER-INPUT.npy`` after those of the inputs; their values after the run
+                are further outputs
+    first       numbers of the inputs that are run from the states of a model that is loaded
     layers      paths of layers whose outputs are wanted too
     trusted     modules of the user's, name and path, to take the source's own classes from
     root        where the project is, which imports those
@@ -58,7 +62,7 @@ def main(folder: Path) -> None:
 def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     """Load the source and run it on every case."""
     try:
-        framework = Framework(question["framework"], question["prefix"])
+        framework = Framework(question)
     except Exception as e:  # a broken installation may raise anything
         return {"status": "absent", "error": describe_error(e)}
     about = {"versions": framework.versions()}
@@ -115,8 +119,10 @@ def first_that_runs(
     for number in alternatives:
         try:
             framework.reset(model)
+            framework.set_states(model, folder, number, len(names))
             outputs = model(framework.inputs(model, folder, number, names), training=False)
             found = [framework.array(output) for output in framework.flat(outputs)]
+            found += [framework.array(state) for state in framework.values(model)]
         except Exception as e:
             refused[number] = describe_error(e)
             continue
@@ -141,9 +147,12 @@ class Framework:
         broadcast: Terms that were added as other backends add them: see `is_mistaken`.
     """
 
-    def __init__(self, name: str, prefix: str) -> None:
+    def __init__(self, question: dict[str, Any]) -> None:
+        name = question["framework"]
         self.is_legacy = name == "tf_keras"
-        self.name, self.prefix = name, prefix
+        self.name, self.prefix = name, question["prefix"]
+        self.states: list[str] = question.get("states", [])
+        self.first: list[int] = question.get("first", [])
         self.device = ""
         self.turned: list[str] = []
         self.broadcast: set[tuple[int, ...]] = set()
@@ -238,10 +247,12 @@ class Framework:
             return self.keras.models.load_model(path, custom_objects=objects, compile=False)
 
     def list_inputs(self, model: Any) -> list[list[Any]]:
-        """Return name, dtype and shape of the model's inputs."""
-        shapes = [[None if n is None else int(n) for n in t.shape] for t in self.wanted(model)]
-        dtypes = [self.dtype(t) for t in self.wanted(model)]
-        return [list(row) for row in zip(self.names(model), dtypes, shapes, strict=True)]
+        """Return name, dtype and shape of the model's inputs, and of the states."""
+        tensors = [*self.wanted(model), *self.values(model)]
+        shapes = [[None if n is None else int(n) for n in t.shape] for t in tensors]
+        names = [*self.names(model), *self.states]
+        rows = zip(names, map(self.dtype, tensors), shapes, strict=True)
+        return [list(row) for row in rows]
 
     def names(self, model: Any) -> list[str]:
         """Return the names of the model's inputs."""
@@ -300,10 +311,38 @@ class Framework:
     def reset(self, model: Any) -> None:
         """Forget the states of recurrent layers."""
         for layer in model._flatten_layers():
-            if getattr(layer, "stateful", False):
-                reset = getattr(layer, "reset_states", None) or getattr(layer, "reset_state", None)
-                if reset is not None:
-                    reset()
+            if not getattr(layer, "stateful", False):
+                continue
+            if not self.is_legacy:  # its own method knows no states of stacked cells
+                for state in self.flat(getattr(layer, "states", None) or []):
+                    state.assign(self.keras.ops.zeros_like(state.value))
+            elif hasattr(layer, "reset_states"):
+                layer.reset_states()
+
+    def variables(self, model: Any) -> list[Any]:
+        """Return the variables of the states, those of layers in other layers included."""
+        found = []
+        for place in self.states:
+            path, _, number = place.rpartition(":")
+            layer = model
+            for part in path.split("/"):
+                inner = getattr(layer, f"{part}_layer", None)  # a direction of Bidirectional
+                layer = layer.get_layer(part) if inner is None else inner
+            found.append(self.flat(layer.states)[int(number)])
+        return found
+
+    def values(self, model: Any) -> list[Any]:
+        """Return the values of the states, as tensors."""
+        return [v if self.is_legacy else v.value for v in self.variables(model)]
+
+    def set_states(self, model: Any, folder: Path, number: int, own: int) -> None:
+        """Set the states to a case's arrays, which come after ``own`` others."""
+        for i, variable in enumerate(() if number in self.first else self.variables(model), own):
+            array = self.np.load(folder / f"{self.prefix}-{number}-{i}.npy")
+            if self.is_legacy:
+                variable.assign(self.tensorflow().cast(array, variable.dtype))
+            else:
+                variable.assign(self.keras.ops.convert_to_tensor(array, variable.dtype))
 
     def places(self, model: Any, inputs: Any) -> list[tuple[str, str, str]]:
         """Run once more, and return what each variable and operation is, its name and its device.

@@ -88,13 +88,18 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KerasSource:
-    """A model that Keras or tf_keras runs."""
+    """A model that Keras or tf_keras runs.
+
+    Attributes:
+        states: States of layers that are the file's last inputs and outputs: ``LAYER:NUMBER``.
+    """
 
     path: Path
     bundle: Bundle
     allowance: Allowance
     trust: Sequence[Trusted]
     graph: Graph | None
+    states: tuple[str, ...] = ()
     has_layers: bool = True
 
     @property
@@ -121,7 +126,8 @@ class KerasSource:
         hashed = [] if self.graph is None else self.graph.encoded
         run = run_keras(
             self.path, about.format, version, _with_strings(prepared, hashed), self.allowance,
-            layers=layers, trust=self.trust, flipped=_flipped_layers(self.bundle), on=on,
+            layers=layers, trust=self.trust, flipped=_flipped_layers(self.bundle),
+            states=self.states, on=on,
         )  # fmt: skip
         if isinstance(run, RunSkipped):
             return run
@@ -255,9 +261,12 @@ class Framework:
 def _keras(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
-    del file, signature  # a Keras model has one
-    graph = _lowered(bundle, options.trust)
-    return [KerasSource(path, bundle, _allowance(options), options.trust, graph)]
+    del signature  # a Keras model has one
+    graph = _lowered(bundle, options.trust, state=state_of(file, options.state))
+    if lacking := _find_lacking_states(graph, file):
+        return lacking
+    states = _find_states(graph, file)
+    return [KerasSource(path, bundle, _allowance(options), options.trust, graph, states)]
 
 
 def _tensorflow(
@@ -276,9 +285,7 @@ def _tensorflow(
         binding = tensorflow_source.bind_signature(bundle, own, graph, name)
         if isinstance(binding, GraphReport):
             return binding
-        sources = {} if graph is None else graph.sources
-        states = tuple(sources.get(state.input, state.tensor) for state in file.states)
-        binding = replace(binding, states=states)
+        binding = replace(binding, states=_find_states(graph, file))
         found.append(TensorFlowSource(path, bundle, _allowance(options), binding, graph))
     return found or refused or []
 
@@ -336,6 +343,12 @@ def _find_lacking_states(graph: Graph | None, file: OnnxInterface) -> GraphRepor
     if graph is None or not graph.states or file.states:
         return None
     return GraphReport("failed", "the source keeps state, which the file has no inputs for")
+
+
+def _find_states(graph: Graph | None, file: OnnxInterface) -> tuple[str, ...]:
+    """Return what holds the states of a file in its source."""
+    sources = {} if graph is None else graph.sources
+    return tuple(sources.get(state.input, state.tensor) for state in file.states)
 
 
 def _onnx(
