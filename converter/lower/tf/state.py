@@ -169,9 +169,13 @@ class State:
         weight = op.graph.initializers.get(first.name)
         elements = op.static(first)
         if isinstance(weight, Weight) and first.is_plain:
-            taken = {s.tensor for s in op.graph.states}
-            tensor = weight.tensor if weight.tensor not in taken else key
+            # A name that is a place in a list says less than the variable's own.
+            is_listed = weight.tensor.rpartition("/")[2].isdigit()
+            is_taken = weight.tensor in {s.tensor for s in op.graph.states}
+            tensor = key if is_listed or is_taken else weight.tensor
             initial = None if tensor == weight.tensor else list_initial(op.weights[weight.tensor])
+            if initial == WEIGHTS and not is_taken:
+                tensor, initial = weight.tensor, None
         elif elements is None or elements.size > MOST_VALUES or elements.dtype.kind not in "fiub":
             raise Unsupported("a first value that is neither stored nor a small constant")
         else:
