@@ -1,7 +1,8 @@
 """States of stateful recurrent layers, as inputs and outputs of the graph.
 
 Keras creates them as zeros when it loads a model, assigns them after each call, and stores them in
-no file. They are named by the layer: ``past.lstm.h``, ``past.lstm.c``; ``past.rnn.0``, ... for
+no file. Here they have the dtype that the layer computes in: a mixed policy's variables are float32
+and hold values of float16. They are named by the layer: ``past.lstm.h``, ``past.lstm.c``; ``past.rnn.0``, ... for
 cells with other states than these; ``past.both/forward.h`` for a direction of Bidirectional.
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/rnn/rnn.py
 """
@@ -72,9 +73,6 @@ class LayerStates:
         zeros = cell.zeros(cell.project(x))
         if any(not isinstance(n, int) for zero in zeros for n in zero.shape):
             raise Unsupported("a stateful layer without a fixed batch size")
-        # Variables have the dtype of the weights; what is computed may have another.
-        stored = [self._op.weights[tensor].dtype.name for tensor in w.tensors.values()]
-        dtype = next((name for name in stored if "float" in name), "float32")
         names = NAMES.get(len(zeros), ()) if cell.result == 0 else ()
         self._after[w.layer] = []
         values = []
@@ -82,7 +80,7 @@ class LayerStates:
             name = names[number] if names else number
             state = make_state(f"{w.layer}.{name}", zero.shape, 0)
             self._op.reserve([state.input, state.output])
-            values.append(self._op.input(state.input, dtype, zero.shape))
+            values.append(self._op.input(state.input, zero.dtype, zero.shape))
             self._op.graph.states.append(state)
             self._op.graph.sources[state.input] = f"{w.layer}:{number}"
         return replace(way, initial=values)

@@ -319,8 +319,8 @@ class Framework:
             elif hasattr(layer, "reset_states"):
                 layer.reset_states()
 
-    def variables(self, model: Any) -> list[Any]:
-        """Return the variables of the states, those of layers in other layers included."""
+    def variables(self, model: Any) -> list[tuple[Any, str]]:
+        """Return the variables of the states, and what their layers compute in."""
         found = []
         for place in self.states:
             path, _, number = place.rpartition(":")
@@ -328,16 +328,18 @@ class Framework:
             for part in path.split("/"):
                 inner = getattr(layer, f"{part}_layer", None)  # a direction of Bidirectional
                 layer = layer.get_layer(part) if inner is None else inner
-            found.append(self.flat(layer.states)[int(number)])
+            found.append((self.flat(layer.states)[int(number)], layer.compute_dtype))
         return found
 
     def values(self, model: Any) -> list[Any]:
-        """Return the values of the states, as tensors."""
-        return [v if self.is_legacy else v.value for v in self.variables(model)]
+        """Return the values of the states, as tensors of the dtypes that layers compute in."""
+        cast = self.tensorflow().cast if self.is_legacy else self.keras.ops.cast
+        return [cast(variable, dtype) for variable, dtype in self.variables(model)]
 
     def set_states(self, model: Any, folder: Path, number: int, own: int) -> None:
         """Set the states to a case's arrays, which come after ``own`` others."""
-        for i, variable in enumerate(() if number in self.first else self.variables(model), own):
+        variables = [] if number in self.first else self.variables(model)
+        for i, (variable, _) in enumerate(variables, own):
             array = self.np.load(folder / f"{self.prefix}-{number}-{i}.npy")
             if self.is_legacy:
                 variable.assign(self.tensorflow().cast(array, variable.dtype))
