@@ -63,7 +63,7 @@ def loads(source: str) -> bool:
 if __name__ == "__main__":
     rows = json.loads(Path(sys.argv[1]).read_text())
     answers = {}
-    Framework("keras", "in").broadcast_additions()
+    Framework({"framework": "keras", "prefix": "in"}).broadcast_additions()
     for name, (path, data, source) in rows.items():
         try:
             answers[name] = difference(path, data)

@@ -41,7 +41,8 @@ def test_all_kinds_of_models_are_there():
 
 
 @pytest.mark.parametrize(
-    ("case", "changed"), [("average", 4), ("counted", 2), ("named_twice", 1), ("steps", 2), ("whole", 0)]
+    ("case", "changed"),
+    [("average", 4), ("counted", 2), ("named_twice", 1), ("steps", 2), ("whole", 0)],
 )
 def test_variables_that_a_call_changes_are_named(case, changed):
     graph = lower(converter.read(FIXTURES / case))
