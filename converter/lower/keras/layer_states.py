@@ -2,8 +2,9 @@
 
 Keras creates them as zeros when it loads a model, assigns them after each call, and stores them in
 no file. Here they have the dtype that the layer computes in: a mixed policy's variables are float32
-and hold values of float16. They are named by the layer: ``past.lstm.h``, ``past.lstm.c``; ``past.rnn.0``, ... for
-cells with other states than these; ``past.both/forward.h`` for a direction of Bidirectional.
+and hold values of float16. They are named by the layer: ``past.lstm.h``, ``past.lstm.c``;
+``past.rnn.0``, ... for cells with other states than these; ``past.both/forward.h`` for a direction
+of Bidirectional.
 Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/rnn/rnn.py
 """
 

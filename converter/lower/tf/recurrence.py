@@ -172,11 +172,13 @@ class _Replacement:
         starts = [] if all(is_zero(op, b) for b in begin) else [op.unsqueeze(b, [0]) for b in begin]
         rows = [op.reshape(self._reader.outer(n), (units,)) for n in cell.peepholes]
         weights = Weights(kernel, recurrent, bias, op.concat(rows, 0) if rows else None)
-        rows = begin[0].shape[0]
-        if isinstance(rows, int) and rows > 1 and not isinstance(x.shape[1], int):
+        batch = begin[0].shape[0]
+        if isinstance(batch, int) and batch > 1 and not isinstance(x.shape[1], int):
             # A state of a fixed batch, with which TensorFlow broadcasts one sequence.
-            shape = (x.shape[0], rows, x.shape[2])
-            x = op.emit("Expand", x, op.constant([1, rows, 1], "int64"), dtype=x.dtype, shape=shape)
+            shape = (x.shape[0], batch, x.shape[2])
+            x = op.emit(
+                "Expand", x, op.constant([1, batch, 1], "int64"), dtype=x.dtype, shape=shape
+            )
         if x.shape[1] is None:
             x = replace(x, shape=(x.shape[0], begin[0].shape[0], x.shape[2]))
         attributes = activations(cell)
