@@ -44,6 +44,12 @@ class Framework:
     def __init__(self, crop):
         self.crop = crop
 
+    def set_states(self, model, folder, number, own):
+        pass
+
+    def values(self, model):
+        return []
+
     def reset(self, model):
         pass
 
