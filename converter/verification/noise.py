@@ -30,6 +30,10 @@ from formats.errors import DependencyError
 MEASURE, EXACT = CHILDREN / "measure_noise.py", CHILDREN / "run_float64.py"
 SPREAD_PREFIX, EXACT_PREFIX = "spread", "exact"
 PERTURBED = frozenset(("float16", "float32", "float64"))  # dtypes of weights that are perturbed
+# Operator -> inputs that choose what is computed: their values are exact, and have no noise.
+ARGUMENTS = {
+    "NonMaxSuppression": (3, 4), "Pow": (1,), "Resize": (1, 2), "RoiAlign": (1,), "Upsample": (1,),
+}  # fmt: skip
 # Bytes of weights up to which there are so many perturbed runs; larger graphs get the least.
 RUNS = ((64 << 20, 8), (512 << 20, 4))
 LEAST_RUNS = 2
@@ -141,10 +145,17 @@ def _ask(
 
 def _weights(file: OnnxInterface) -> list[tuple[str, str, tuple[int, ...], str, int]]:
     """Return name, dtype, shape, path and offset of the weights that can be perturbed."""
+    arguments = {
+        node.inputs[i]
+        for node in file.nodes
+        for i in ARGUMENTS.get(node.op_type, ())
+        if i < len(node.inputs)
+    }
     found = []
     for name, tensor in file.weights.items():
         span = tensor.extent()
-        if tensor.dtype.name in PERTURBED and span and isinstance(span.storage, File):
+        is_weight = tensor.dtype.name in PERTURBED and name not in arguments
+        if is_weight and span and isinstance(span.storage, File):
             path = str(span.storage.path.absolute())
             found.append((name, tensor.dtype.name, tensor.shape, path, span.offset))
     return found

@@ -66,6 +66,22 @@ def test_noise_of_a_value_inside_and_of_a_decision(tmp_path):
     assert not noise.evidence(0, 0).largest.any()
 
 
+def test_arguments_of_operators_have_no_noise(tmp_path):
+    """A scale of 2 that is moved in the last place would take other pixels."""
+    nodes = [("Resize", "x r s", "y", {
+        "mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric",
+    })]  # fmt: skip
+    arguments = {"r": np.zeros(0, "f4"), "s": np.array([1, 1, 2, 2], "f4")}
+    path = written(
+        tmp_path / "m.onnx", nodes, [value("x", "float32", 1, 2, 5, 5)],
+        [value("y", "float32", 1, 2, 10, 10)], arguments,
+    )  # fmt: skip
+    file, x = read_interface(path), RNG.standard_normal((1, 2, 5, 5)).astype("f4")
+    inputs = prepared(tmp_path, file, x)
+    noise = measure_noise(path, file, inputs, [0], {"y": "float32"}, ALLOWANCE)
+    assert 0 < noise.evidence(0, 0).level < 1e-6
+
+
 def test_the_exact_result_has_the_weights_that_are_computed_and_rounded(tmp_path):
     """A weight of small integers is rounded to its dtype; a branch reads it, too."""
     values, scale = RNG.integers(-128, 128, (4, 6)).astype("i1"), RNG.random(4).astype("f2")

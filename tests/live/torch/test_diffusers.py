@@ -8,7 +8,7 @@ import pytest
 
 import converter
 from converter.child.process import TORCH_PYTHON_VARIABLE
-from converter.options import Options
+from converter.options import Comparison, Options
 from formats.errors import CorruptError, UnsupportedError, UsageError
 
 torch = pytest.importorskip("torch")
@@ -87,16 +87,19 @@ def server(tmp_path_factory):
 
 
 def make(class_name, settings, library=diffusers):
-    """Return a small model with weights that keep signals alive."""
+    """Return a small model with weights that keep signals alive.
+
+    Large means beside small deviations would make normalization ill-conditioned.
+    """
     torch.manual_seed(0)
     model = (
         getattr(library, class_name)(settings)
         if library is transformers
         else getattr(library, class_name)(**settings)
     )
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
-            torch.nn.init.normal_(parameter, 0.5, 0.2)
+            torch.nn.init.normal_(parameter, 0.0 if name.endswith("bias") else 1.0, 0.2)
     return model.eval()
 
 
@@ -212,7 +215,10 @@ def onnx_order(path):
 def test_a_graph_is_verified_beside_the_component_that_it_is_of(pipeline, tmp_path, monkeypatch):
     monkeypatch.setenv(TORCH_PYTHON_VARIABLE, sys.executable)  # the child that verifies is another
     folder, _ = pipeline
-    options = Options(signatures=("vae_decoder",))
+    # Group normalization of torch adds `-mean * scale` as one term: its rounding is a multiple of
+    # the graph's where means are large.
+    bounds = Comparison(rtol={"": 1e-4}, atol={"": 1e-4})
+    options = Options(signatures=("vae_decoder",), comparison=bounds)
     made = converter.convert(folder, to="onnx", out=tmp_path / "out", options=options)
     assert {n: r.status for n, r in made.verification.graphs.items()} == {"vae_decoder": "passed"}
     with pytest.raises(UsageError, match="no component 'vae_middle'"):
