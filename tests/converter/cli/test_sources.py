@@ -32,6 +32,7 @@ def run(capsys, monkeypatch):
         out, err = capsys.readouterr()
         return ended.value.code, out, err
 
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # the program sets it: undone at the end
     monkeypatch.setattr(cli.gc, "disable", lambda: None)
     monkeypatch.setattr(cli.gc, "freeze", lambda: None)
     return call

@@ -31,7 +31,7 @@ def server(monkeypatch, request):
 
 def publish(server, folder, source="models:/a/1", *, reached="cpu", name="a/1.portable", **more):
     """Convert nothing, and publish that."""
-    job = Job(source, name, TEMPLATE, Options(**more), token="then")
+    job = Job(source, name, TEMPLATE, Options(to="portable", **more), token="then")
     destination = open_destination(TEMPLATE)
     made = destination.local(job.name, folder)
     made.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,8 @@ from repository import ROOT
 from tensorflow_server import stand_in
 
 import converter
-from converter.cli import DEFAULT
 from converter.cli.app import run
+from converter.cli.help_pages import DEFAULT
 from converter.lower import lower
 from converter.lower.graph import Graph, Spec, Trace
 from converter.verification.graphs import verify_graph

@@ -362,7 +362,7 @@ def test_an_output_that_names_another_device_is_found(tmp_path):
 
 def test_other_sources_and_devices_are_refused(tmp_path):
     out = tmp_path / "out.pt"
-    with pytest.raises(UnsupportedError, match="from torch-export"):
+    with pytest.raises(UnsupportedError, match="the source is torch-export"):
         convert(
             MOVED / "exported-cpu.pt2", to="torchscript", out=out, options=Options(device="cpu")
         )
