@@ -356,7 +356,7 @@ def verify_artifacts(source: AnyPath, converted: AnyPath, options: Options) -> "
     """
     from converter.verification.verify import verify as compare
 
-    with Source(source) as first, Source(converted) as second:
+    with Source(source) as first, Source(converted, is_one=False) as second:
         return compare(first.path, second.path, options=options)
 
 

@@ -123,7 +123,7 @@ def compare_again(source: str, converted: str, options: "Options", *, as_json: b
     from converter.references import Source
     from converter.reproduction import reproduce
 
-    with Source(source) as original, Source(converted) as output:
+    with Source(source) as original, Source(converted, is_one=False) as output:
         found = reproduce(original.path, output.path, options)
     if as_json:
         render.document({"reproduced": not found.different, **asdict(found)})
