@@ -8,7 +8,7 @@ are needed.
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -70,13 +70,21 @@ def locate_model(path: str | os.PathLike[str]) -> Path:
             hint="Save it to a file, and convert that",
         )
     path = Path(path)
-    if not path.is_dir():
+    if not _exists(path.is_dir):
         return path
     try:
         catalog.detect(Artifact(path))
     except UnknownFormatError as unknown:
         return _find_only_model(path, unknown)
     return path
+
+
+def _exists(look: Callable[[], bool]) -> bool:
+    """Return what a look at a path says; False for a name that no file can have."""
+    try:
+        return look()
+    except (OSError, ValueError):
+        return False
 
 
 def _find_only_model(folder: Path, unknown: UnknownFormatError) -> Path:
@@ -130,7 +138,7 @@ class Source:
         self._given = str(source)
         self._staged: Staged | None = None
         self._is_kept = False
-        is_staged = is_reference(source) or (is_one and Path(source, MLFLOW).is_file())
+        is_staged = is_reference(source) or (is_one and _exists(Path(source, MLFLOW).is_file))
         self.path = locate_model(source) if is_one and not is_staged else Path(source)
         self.name = display_name(source if is_staged else self.path)
         if is_staged:
