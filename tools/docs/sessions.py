@@ -97,7 +97,7 @@ def _pattern(shown: str) -> str:
     parts = []
     for line in _plain(shown).splitlines():
         if line.strip() == "…":
-            parts.append(r"(?:.*\n?)*?")
+            parts.append(r"(?s:.*?)")  # nested repetitions would take exponential time
         else:
             parts.append(r"[^\n]*".join(map(re.escape, line.split("…"))) + r"\n?")
     return "".join(parts)

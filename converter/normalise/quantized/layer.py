@@ -185,7 +185,7 @@ def scale_values(
         by_block = scale.size > 1 and (count > 1 or len(shape) != MATRIX)
         places = (*shape[:-1], count) if by_block else shape[:1] if scale.size > 1 else ()
 
-        def shaped(part: Tensor, kind: str) -> Tensor:
+        def reshape_part(part: Tensor, kind: str) -> Tensor:
             def make() -> Array:
                 found = _of_rows(part.numpy(), shape, blocks) if places else part.numpy()
                 return found.reshape(places).astype(numpy_dtype(DTYPES[kind]))
@@ -195,8 +195,8 @@ def scale_values(
         size = blocks[-1] if blocks and count > 1 else shape[-1] // count
         kind = scale_dtype(scale.dtype, dtype) if factor is None else "float32"
         return Form(
-            dtype, values, shaped(scale, kind),
-            None if zeros is None else shaped(zeros, values.dtype.name),
+            dtype, values, reshape_part(scale, kind),
+            None if zeros is None else reshape_part(zeros, values.dtype.name),
             block=size if by_block else 0, factor=factor,
         )  # fmt: skip
 
