@@ -7,22 +7,16 @@ both agree on the CPU, both are run there too.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
-
-import numpy as np
 
 from converter.child.process import Allowance
 from converter.options import Options
 from converter.verification.compare import (
     Tolerance,
     are_empty,
-    compare,
-    merge_measures,
-    says_little,
 )
 from converter.verification.coverage import extend_plan
 from converter.verification.device import (
@@ -36,88 +30,19 @@ from converter.verification.device import (
 from converter.verification.first_difference import LayerComparison
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs.draw import Case, Hint
-from converter.verification.noise import Noise, measure_noise
 from converter.verification.obstacles import report_skipped
-from converter.verification.onnx_values import OnnxInterface
-from converter.verification.placement import CPU, DeviceRequest
-from converter.verification.report import CaseReport, GraphReport, Measure
+from converter.verification.pair import Pair
+from converter.verification.placement import DeviceRequest
+from converter.verification.report import GraphReport
 from converter.verification.runners import (
-    PreparedInputs,
     RunSkipped,
-    SourceRun,
-    load_output,
     write_inputs,
 )
+from converter.verification.runs import Differences, Runs
 from formats.core.bundle import TensorSpec
-from formats.errors import DependencyError, UsageError
+from formats.errors import UsageError
 
 ANY_NUMBER = 1 << 31
-
-
-class Model(Protocol):
-    """A model that a runtime runs."""
-
-    def run(
-        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
-    ) -> SourceRun | RunSkipped:
-        """Run it on cases; return the outputs, and those of layers."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A source and its output, and how they are compared.
-
-    Attributes:
-        reference: The source.
-        candidate: The output written from it.
-        framework: Framework of the source, for messages.
-        runtime: Runtime of the candidate, for messages.
-        specs: Specs of the inputs of both.
-        outputs: Names of the outputs, in order.
-        plan: Alternatives of each case, one of which the source must accept.
-        tolerance: Tolerance of the comparison.
-        allowance: Limits of each child process.
-        notes: Remarks on both runs for the report.
-        mismatch: Returns why the inputs differ from the source's, given its run, or "".
-        locate: Compares layers in the case of an index, given the prepared inputs, and whether
-            outputs differ, which a layer must explain; None if
-            layers cannot be compared.
-        has_more_outputs: Whether the source may return more outputs than it declares.
-        noise_graph: Returns an ONNX file of what both compute, to measure its noise with, and its
-            interface; given a folder for it. None if there is none.
-        noise_scale: Size of the rounding errors, in units in the last place of the dtypes.
-        tensors: For each input, the name of the source's tensor that it feeds: two keys of a
-            signature may name one.
-        hints: Hints on the values of the inputs, in order; without them, none are drawn in
-            addition to the plan.
-    """
-
-    reference: Model
-    candidate: Model
-    framework: str
-    runtime: str
-    specs: Sequence[TensorSpec]
-    outputs: Sequence[str]
-    plan: Sequence[Sequence[Case]]
-    tolerance: Tolerance
-    allowance: Allowance = field(default_factory=Allowance)
-    notes: Callable[[SourceRun, SourceRun], Sequence[str]] = lambda there, _: there.notes
-    mismatch: Callable[[SourceRun], str] = lambda _: ""
-    locate: Callable[[PreparedInputs, PreparedInputs, int, bool], LayerComparison] | None = None
-    has_more_outputs: bool = False
-    noise_graph: Callable[[Path], tuple[Path, OnnxInterface] | None] = lambda _: None
-    noise_scale: float = 1.0
-    tensors: Sequence[str] = ()
-    hints: Sequence[Hint] = ()
-
-    def with_outputs_of(self, run: SourceRun) -> "Pair":
-        """Return the pair with a name for each output that the source returned."""
-        if not self.has_more_outputs:
-            return self
-        count = len(run.dtypes[run.chosen[0]])
-        more = (f"output-{i}" for i in range(len(self.outputs), count))
-        return replace(self, outputs=[*self.outputs[:count], *more])
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -255,7 +180,9 @@ def _compare_in(
             return report_skipped(here, pair.runtime)
         reason = f"{pair.runtime} does not run the output: {here.reason}"
         return GraphReport("failed", reason, source=there.runtime)
-    report = replace(_compare_outputs(pair, graph, theirs, ours, there, here), coverage=coverage)
+    runs = Runs(pair, graph, theirs, ours, there, here)
+    differences = runs.compare_outputs()
+    report = replace(_report_outputs(runs, differences), coverage=coverage)
     notes = dict.fromkeys([*report.notes, *pair.notes(there, here)])
     report = replace(report, notes=tuple(notes))
     if wrong := pair.mismatch(there):
@@ -263,7 +190,9 @@ def _compare_in(
     if report.status == "passed" and on is not None:
         cases = {number: theirs.cases[number].name for number in there.chosen}
         scale = max(pair.noise_scale, TF32_UNITS if on.allow_tf32 else 1.0)
-        noise = _measure_noise(pair, graph, ours, there.chosen, scale)
+        noise = runs.measure_noise(scale)
+        if noise is not None:
+            noise = replace(noise, source=differences.source_noise)
         question = ComparedCases(
             pair.outputs,
             cases,
@@ -288,120 +217,28 @@ def _compare_in(
     return report.with_layer_errors(found.errors) if every else report
 
 
-def _compare_outputs(
-    pair: Pair,
-    graph: tuple[Path, OnnxInterface] | None,
-    theirs: PreparedInputs,
-    ours: PreparedInputs,
-    there: SourceRun,
-    here: SourceRun,
-) -> GraphReport:
+def _report_outputs(runs: Runs, found: Differences) -> GraphReport:
+    """Return a report of all outputs."""
     report = GraphReport(
-        "failed", "", None, there.runtime, here.runtime,
-        cases=_describe_cases(pair, theirs, there), skipped=there.refused,
+        "failed", found.problem, None, runs.there.runtime, runs.here.runtime,
+        cases=runs.describe_cases(), skipped=runs.there.refused, outputs=found.outputs,
+        notes=found.notes,
     )  # fmt: skip
-    if here.refused:
-        return replace(report, reason=f"{pair.runtime} fails on {here.refused[0]}")
-    for number in there.chosen:
-        counts = len(here.dtypes[number]), len(there.dtypes[number])
-        if set(counts) != {len(pair.outputs)}:
-            text = f"the converted model has {counts[0]} outputs, the source {counts[1]}"
-            return replace(report, reason=text)
-    unstable = there.unstable | here.unstable
-    outputs = _measure_outputs(pair, theirs, ours, there, here, None)
-    is_explicit = all(pair.tolerance.is_explicit(name) for name in outputs)
-    if not is_explicit and any(m.verdict != "equal" for m in outputs.values()):
-        noise = _measure_noise(pair, graph, ours, there.chosen, pair.noise_scale)
-        if noise is None:
-            note = "the noise of rounding was not measured: a fixed tolerance decides"
-            report = replace(report, notes=(*report.notes, note))
-        outputs = _measure_outputs(pair, theirs, ours, there, here, noise)
-    failed = [m for m in outputs.values() if not m.passed]
+    if found.problem:
+        return report
+    failed = [m for m in found.outputs.values() if not m.passed]
     if failed:
-        reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
-        return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
-    if unstable:
-        reason = _describe_unstable(pair, unstable, there)
-        return replace(report, status="not run", reason=reason, outputs=outputs)
-    if not outputs:
+        reason = f"{len(failed)} of {len(found.outputs)} outputs differ: {failed[0].name!r}: "
+        return replace(report, reason=reason + failed[0].problems[0])
+    if runs.unstable:
+        return replace(report, status="not run", reason=runs.describe_unstable())
+    if not found.outputs:
         return replace(report, reason="there is no output to compare")
-    if unclear := [m.name for m in outputs.values() if m.verdict == "ill-conditioned"]:
+    if unclear := [m.name for m in found.outputs.values() if m.verdict == "ill-conditioned"]:
         names = ", ".join(map(repr, unclear))
         reason = f"{names} cannot be decided: rounding alone changes it as much as its values vary"
-        return replace(report, status="not run", reason=reason, outputs=outputs)
-    return replace(report, status="passed", outputs=outputs)
-
-
-def _measure_noise(
-    pair: Pair,
-    graph: tuple[Path, OnnxInterface] | None,
-    ours: PreparedInputs,
-    cases: Sequence[int],
-    scale: float,
-) -> Noise | None:
-    """Return the noise of what both models compute, or None if it cannot be measured."""
-    if graph is None or len(graph[1].inputs) != len(pair.specs):
-        return None
-    path, file = graph
-    try:
-        prepared = replace(ours, names=tuple(spec.name for spec in file.inputs))
-        outputs = {spec.name: spec.dtype for spec in file.outputs}
-        return measure_noise(path, file, prepared, cases, outputs, pair.allowance, scale=scale)
-    except DependencyError:
-        return None  # it needs more memory than the comparison, which has been made
-
-
-def _measure_outputs(
-    pair: Pair,
-    theirs: PreparedInputs,
-    ours: PreparedInputs,
-    there: SourceRun,
-    here: SourceRun,
-    noise: Noise | None,
-) -> dict[str, Measure]:
-    """Return the difference of each output that does not differ from run to run."""
-    measures: dict[str, list[Measure]] = {}
-    arrays: dict[str, list[np.ndarray]] = {}
-    for number in there.chosen:
-        for i, name in enumerate(pair.outputs):
-            if i in there.unstable | here.unstable:
-                continue
-            expected = load_output(theirs, "out", number, i, there.dtypes[number][i])
-            found = load_output(ours, "out", number, i, here.dtypes[number][i])
-            evidence = None if noise is None else noise.evidence(number, i)
-            case = theirs.cases[number].name
-            measure = compare(name, expected, found, pair.tolerance, case, evidence)
-            measures.setdefault(name, []).append(measure)
-            arrays.setdefault(name, []).append(expected.data)
-    return {
-        name: replace(
-            measure,
-            says_little=bool(measure.elements)
-            and says_little(arrays[name], measures[name][0].atol),
-        )
-        for name, measure in merge_measures(measures).items()
-    }
-
-
-def _describe_cases(pair: Pair, prepared: PreparedInputs, run: SourceRun) -> tuple[CaseReport, ...]:
-    return tuple(
-        CaseReport(
-            prepared.cases[number].name,
-            {
-                spec.name: (spec.dtype, array.shape)
-                for spec, array in zip(pair.specs, prepared.cases[number].arrays, strict=True)
-            },
-        )
-        for number in run.chosen
-    )
-
-
-def _describe_unstable(pair: Pair, unstable: frozenset[int], there: SourceRun) -> str:
-    """Return why outputs are not comparable."""
-    names = ", ".join(repr(pair.outputs[i]) for i in sorted(unstable))
-    rest = "; all others agree" if len(unstable) < len(pair.outputs) else ""
-    why = f" ({', '.join(there.random)})" if there.random else ""
-    return f"{names} of the source itself differs from run to run{why}: not comparable{rest}"
+        return replace(report, status="not run", reason=reason)
+    return replace(report, status="passed")
 
 
 def _case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:

@@ -8,12 +8,13 @@ from converter.devices.names import parse_torch_device
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import ROUNDED, coarsest_dtype
-from converter.verification.engine import Pair, allowance, compare_models, plan_inputs, tolerance
+from converter.verification.engine import allowance, compare_models, plan_inputs, tolerance
 from converter.verification.first_difference import LayerComparison, find_first_difference
 from converter.verification.inputs.draw import Case, Hint
 from converter.verification.inputs.first_states import add_first_runs
 from converter.verification.obstacles import describe_findings, find_obstacle
 from converter.verification.onnx_values import OnnxInterface, read_interface
+from converter.verification.pair import Pair
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, SourceRun
 from converter.verification.smoke import run_alone

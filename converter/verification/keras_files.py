@@ -19,7 +19,7 @@ from converter.lower.keras.weight_mapping import layers_of
 from converter.lower.values import inverse
 from converter.options import Options
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare
-from converter.verification.engine import Pair, allowance, compare_models, plan_inputs, tolerance
+from converter.verification.engine import allowance, compare_models, plan_inputs, tolerance
 from converter.verification.first_difference import (
     MARGIN,
     LayerComparison,
@@ -28,6 +28,7 @@ from converter.verification.first_difference import (
 from converter.verification.inputs import draw as inputs
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.obstacles import find_obstacle
+from converter.verification.pair import Pair
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport, LayerDifference, LayerError
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, run_keras

@@ -7,7 +7,7 @@ and its inputs, so it is measured: the graph is run with everything that does no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from converter.verification.runners import (
     describe_sessions,
     onnx_python,
 )
-from converter.verification.verdict import Evidence
+from converter.verification.verdict import Evidence, SourceNoise
 from formats.core.storage import File
 from formats.errors import DependencyError
 
@@ -51,12 +51,14 @@ class Noise:
         runs: Number of runs.
         exact: Indices of the cases that were computed in float64.
         note: Why there is no exact result, or by what it was computed.
+        source: The noise of the source in its own runtime, where that was measured, too.
     """
 
     folder: Path
     runs: int
     exact: frozenset[int] = frozenset()
     note: str = ""
+    source: SourceNoise = field(default_factory=dict)
 
     def evidence(self, case: int, output: int) -> Evidence:
         """Return what is known of an output, by its index, in a case."""
@@ -64,7 +66,9 @@ class Noise:
         exact = None
         if case in self.exact:
             exact = np.load(self.folder / f"{EXACT_PREFIX}-{case}-{output}.npy")
-        return Evidence(spread[0], spread[1], exact)
+        known = Evidence(spread[0], spread[1], exact)
+        own = self.source.get((case, output))
+        return known if own is None else known.join(own)
 
 
 def measure_noise(

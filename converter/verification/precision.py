@@ -10,10 +10,11 @@ from pathlib import Path
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import Tolerance
-from converter.verification.engine import Pair, allowance, compare_models, plan_inputs
+from converter.verification.engine import allowance, compare_models, plan_inputs
 from converter.verification.inputs import graph_hints
 from converter.verification.obstacles import report_missing_onnxruntime
 from converter.verification.onnx_values import read_interface
+from converter.verification.pair import Pair
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, has_onnxruntime

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -102,6 +102,16 @@ class RunSkipped:
     lacks_device: bool = False
     placement: Placement | None = None
     failure: str = ""
+
+
+class Model(Protocol):
+    """A model that a runtime runs."""
+
+    def run(
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
+        """Run it on cases; return the outputs, and those of layers."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from converter.devices.savedmodel.retarget import why_incomparable
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import coarsest_dtype
-from converter.verification.engine import Pair, allowance, compare_models, plan_inputs, tolerance
+from converter.verification.engine import allowance, compare_models, plan_inputs, tolerance
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.obstacles import find_obstacle
+from converter.verification.pair import Pair
 from converter.verification.report import GraphReport
 from converter.verification.sources.keras import TensorFlowSource
 from converter.verification.sources.tensorflow import Binding, with_encoded

@@ -10,10 +10,11 @@ from pathlib import Path
 from converter.devices.names import parse_torch_device
 from converter.options import Options
 from converter.verification.compare import Tolerance, coarsest_dtype
-from converter.verification.engine import Pair, allowance, compare_models, plan_inputs
+from converter.verification.engine import allowance, compare_models, plan_inputs
 from converter.verification.inputs import graph_hints
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.obstacles import find_obstacle
+from converter.verification.pair import Pair
 from converter.verification.report import GraphReport
 from converter.verification.sources.torch import (
     RunInTorch,

@@ -6,7 +6,7 @@ of that size as a whole, in each slice along each axis (a channel, a column, a s
 element. Where the noise is as large as the values, nothing can be said.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -51,11 +51,21 @@ class Evidence:
         """Return what is known of the output with a larger noise."""
         return Evidence(self.mean_square * factor**2, self.largest, self.exact)
 
+    def join(self, other: "Evidence") -> "Evidence":
+        """Return what is known of the output with the larger noise of two, element by element."""
+        if other.largest.shape != self.largest.shape:
+            return self
+        squares = np.maximum(self.mean_square, other.mean_square)
+        return Evidence(squares, np.maximum(self.largest, other.largest), self.exact)
+
     def transpose(self, axes: Sequence[int]) -> "Evidence":
         """Return what is known of the output with its axes in another order."""
         if self.mean_square.ndim != len(axes):
             return self
         return Evidence(self.mean_square.transpose(axes), self.largest.transpose(axes))
+
+
+SourceNoise = Mapping[tuple[int, int], Evidence]  # by the indices of the case and of the output
 
 
 def judge_numbers(
