@@ -16,6 +16,7 @@ import numpy as np
 
 from converter.child import process as child
 from converter.child.process import Allowance
+from converter.verification.exact_weights import find_exact_weights
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.runners import (
     CHILDREN,
@@ -30,14 +31,11 @@ from formats.errors import DependencyError
 MEASURE, EXACT = CHILDREN / "measure_noise.py", CHILDREN / "run_float64.py"
 SPREAD_PREFIX, EXACT_PREFIX = "spread", "exact"
 PERTURBED = frozenset(("float16", "float32", "float64"))  # dtypes of weights that are perturbed
-# Operator -> inputs that choose what is computed: their values are exact, and have no noise.
-ARGUMENTS = {
-    "NonMaxSuppression": (3, 4), "Pow": (1,), "Resize": (1, 2), "RoiAlign": (1,), "Upsample": (1,),
-}  # fmt: skip
 # Bytes of weights up to which there are so many perturbed runs; larger graphs get the least.
 RUNS = ((64 << 20, 8), (512 << 20, 4))
 LEAST_RUNS = 2
 SEED = 20_777
+SOURCE_TIMES = 64.0  # the noise of a source, in the graph's: what is larger is no rounding
 EXACT_BYTES = 512 << 20  # of weights: the evaluator holds them in float64
 EXACT_ALL_BYTES = 4 << 20  # of weights, up to which all cases are evaluated; else the first
 
@@ -68,7 +66,9 @@ class Noise:
             exact = np.load(self.folder / f"{EXACT_PREFIX}-{case}-{output}.npy")
         known = Evidence(spread[0], spread[1], exact)
         own = self.source.get((case, output))
-        return known if own is None else known.join(own)
+        if own is None or own.level > SOURCE_TIMES * known.level:
+            return known
+        return known.join(own)
 
 
 def measure_noise(
@@ -149,16 +149,11 @@ def _ask(
 
 def _weights(file: OnnxInterface) -> list[tuple[str, str, tuple[int, ...], str, int]]:
     """Return name, dtype, shape, path and offset of the weights that can be perturbed."""
-    arguments = {
-        node.inputs[i]
-        for node in file.nodes
-        for i in ARGUMENTS.get(node.op_type, ())
-        if i < len(node.inputs)
-    }
+    exact = find_exact_weights(file)
     found = []
     for name, tensor in file.weights.items():
         span = tensor.extent()
-        is_weight = tensor.dtype.name in PERTURBED and name not in arguments
+        is_weight = tensor.dtype.name in PERTURBED and name not in exact
         if is_weight and span and isinstance(span.storage, File):
             path = str(span.storage.path.absolute())
             found.append((name, tensor.dtype.name, tensor.shape, path, span.offset))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -111,6 +111,15 @@ class Model(Protocol):
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
     ) -> SourceRun | RunSkipped:
         """Run it on cases; return the outputs, and those of layers."""
+        ...
+
+
+@runtime_checkable
+class PreciseModel(Protocol):
+    """A model whose runtime computes in float64 what the model computes in float32."""
+
+    def run_in_float64(self, prepared: PreparedInputs) -> SourceRun | RunSkipped:
+        """Run it on cases; return the outputs."""
         ...
 
 

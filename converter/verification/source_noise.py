@@ -1,10 +1,13 @@
 """Measure what rounding does to a source in its own runtime.
 
-A source may add what the graph multiplies: torch's GroupNorm scales the mean before it subtracts
-it, so where means are large its results are ten times as far from the exact ones as the graph's.
-What the noise of the graph does not explain (see `converter.verification.noise`), that of the
-source may. The source is run again on inputs moved at random by at most a unit in the last place:
-its weights stay as they are, so of a source without floating point inputs nothing is learnt.
+A source may round where the graph does not: torch's GroupNorm of a transposed batch subtracts the
+squared mean from the mean square, so where means are large its results are many times as far from
+the exact ones as the graph's. What the noise of the graph does not explain (see
+`converter.verification.noise`), that of the source may.
+
+Where the runtime can compute in float64, the source's error is what it differs by from that. Else
+the source is run again on inputs moved at random by at most a unit in the last place. Its weights
+stay as they are: of a source without floating point inputs nothing is learnt so.
 """
 
 from collections.abc import Sequence
@@ -15,6 +18,7 @@ import numpy as np
 from converter.verification.inputs.draw import Case
 from converter.verification.runners import (
     Model,
+    PreciseModel,
     PreparedInputs,
     RunSkipped,
     SourceRun,
@@ -32,7 +36,7 @@ Array = np.ndarray
 def measure_source_noise(
     source: Model, specs: Sequence[TensorSpec], prepared: PreparedInputs, run: SourceRun
 ) -> SourceNoise:
-    """Run a source on inputs moved by rounding.
+    """Measure the rounding errors of a source.
 
     Args:
         source: The source.
@@ -42,31 +46,48 @@ def measure_source_noise(
 
     Returns:
         What is known of each output, by the indices of its case and of the output; nothing where
-        no input can be moved, or the source fails on moved ones.
+        the source can neither compute in float64 nor on inputs that are moved.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
     """
+    cases = [prepared.cases[number] for number in run.chosen]
+    if isinstance(source, PreciseModel):
+        exact = _prepare(prepared, "float64", specs, cases)
+        if noise := _compare_runs(prepared, run, exact, source.run_in_float64(exact)):
+            return noise
     if not any(spec.dtype in EPSILON for spec in specs):
         return {}
     rng = np.random.default_rng(SEED)
-    cases = [move_inputs(rng, prepared.cases[n], specs) for n in run.chosen for _ in range(RUNS)]
-    folder = prepared.folder / "moved"
+    moved = [move_inputs(rng, case, specs) for case in cases for _ in range(RUNS)]
+    again = _prepare(prepared, "moved", specs, moved)
+    return _compare_runs(prepared, run, again, source.run(again))
+
+
+def _prepare(
+    prepared: PreparedInputs, name: str, specs: Sequence[TensorSpec], cases: Sequence[Case]
+) -> PreparedInputs:
+    """Write inputs of further runs to a folder of their own."""
+    folder = prepared.folder / name
     folder.mkdir()
-    moved = write_inputs(folder, specs, [[case] for case in cases])
-    again = source.run(replace(moved, names=prepared.names))
+    return replace(write_inputs(folder, specs, [[case] for case in cases]), names=prepared.names)
+
+
+def _compare_runs(
+    prepared: PreparedInputs, run: SourceRun, others: PreparedInputs, again: SourceRun | RunSkipped
+) -> SourceNoise:
+    """Return how far further runs, as many for each case, are from the first."""
     if isinstance(again, RunSkipped) or again.refused:
         return {}
+    count = len(others.cases) // len(run.chosen)
     return {
         (number, i): describe_changes(
             load_output(prepared, "out", number, i, dtype).data,
-            [
-                load_output(moved, "out", at * RUNS + n, i, dtype).data for n in range(RUNS)
-            ],
+            [load_output(others, "out", at * count + n, i, dtype).data for n in range(count)],
         )
         for at, number in enumerate(run.chosen)
         for i, dtype in enumerate(run.dtypes[number])
-    }  # fmt: skip
+    }
 
 
 def move_inputs(rng: np.random.Generator, case: Case, specs: Sequence[TensorSpec]) -> Case:

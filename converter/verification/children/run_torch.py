@@ -14,6 +14,7 @@ says what those need to load the source (``form``, ``source``, ``arch``, ``trust
     layers      what is wanted too: paths of submodules, or names of an exported program's nodes
     device      in torch's words; none is the CPU, and nothing is said of placement
     allow_tf32  whether a GPU may round products
+    in_float64  whether to compute in float64 what the source computes in float32
 
 ``answer.json``: a status, ``done``, ``absent`` (not installed, or broken), ``cannot load``,
 ``refused`` (loading it would run code that nobody trusts), ``mismatch`` (a state dict that is not
@@ -33,13 +34,14 @@ import importlib.util
 import json
 import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 LOADING = Path(__file__).parents[2] / "capture" / "torch_loading.py"
 DESCRIBE_ERROR = Path(__file__).parents[2] / "child" / "describe_error.py"
 SOURCES = Path(__file__).with_name("load_torch.py")
+FLOAT64 = Path(__file__).with_name("torch_float64.py")
 SAME = {"float64": 1e-9, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}  # parts of the scale
 SEEDS = (20, 21)  # of two runs: what is random shows
 MAX_PLACES = 20_000
@@ -149,11 +151,14 @@ class Runner:
         self.names = question["inputs"][: len(question["inputs"]) - len(self.states)]
         self.keeps_state = bool(self.states)
         self.has_run = False
+        self.float64 = load_file(FLOAT64) if question.get("in_float64") else None
         self.source = self.fresh()
 
     def fresh(self) -> Any:
         """Return the source as it is when nothing has been run in it."""
         loaded = loading.load(self.torch, self.question, self.device)
+        if self.float64 is not None:
+            self.float64.widen_module(self.torch, loaded.module)
         if loaded.program is not None:
             return sources.Program(self.torch, loaded, self.names)
         wanted = loading.parameters(loaded.module)
@@ -204,7 +209,9 @@ class Runner:
         """Run the source on a case; return its outputs, and the states after the run."""
         tensors = self.prepare(number)
         self.torch.manual_seed(seed)
-        found = [self.plain(value) for value in flat(self.source.call(tensors))]
+        mode = nullcontext() if self.float64 is None else self.float64.make_mode(self.torch)
+        with mode:
+            found = [self.plain(value) for value in flat(self.source.call(tensors))]
         return [*found, *map(self.plain, map(self.source.get_state, self.states))]
 
     def prepare(self, number: int) -> list[Any]:
@@ -265,6 +272,8 @@ class Runner:
             array = self.np.load(self.folder / f"in-{number}-{i}.npy")
             wanted = specs[i][0] if i < len(specs) and specs[i][0] else dtype
             tensor = self.torch.from_numpy(self.np.array(array, order="C"))
+            if self.float64 is not None and wanted == "float32":
+                wanted = "float64"
             found.append(tensor.to(self.device, getattr(self.torch, wanted)))
         return found
 

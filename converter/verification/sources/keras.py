@@ -231,6 +231,10 @@ class TorchSource:
         """Run it in torch."""
         return torch_source.run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
 
+    def run_in_float64(self, prepared: PreparedInputs) -> SourceRun | RunSkipped:
+        """Run it in torch, in float64."""
+        return torch_source.run_torch(self.asked, prepared, self.allowance, in_float64=True)
+
     def notes(self, run: SourceRun) -> list[str]:
         """Return remarks on the run for the report."""
         return [*run.notes]

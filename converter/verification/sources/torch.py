@@ -137,6 +137,7 @@ def run_torch(
     *,
     layers: Sequence[str] = (),
     on: DeviceRequest = CPU,
+    in_float64: bool = False,
 ) -> SourceRun | RunSkipped:
     """Run a source in torch on every case.
 
@@ -146,6 +147,7 @@ def run_torch(
         allowance: Limits of the child process.
         layers: Paths of submodules, or names of a program's nodes, whose outputs are returned too.
         on: Device to run on.
+        in_float64: Whether to compute in float64 what the source computes in float32.
 
     Raises:
         DependencyError: The child died, hung, or took too much memory.
@@ -169,6 +171,7 @@ def run_torch(
         "states": asked.states,
         "first": [number for number, case in enumerate(prepared.cases) if case.is_first],
         "layers": list(layers),
+        "in_float64": in_float64,
         **on.question(on.device.torch if on.device is not None else ""),
     }
     answer = child.ask(
@@ -218,6 +221,10 @@ class RunInTorch:
     ) -> SourceRun | RunSkipped:
         """Run it in torch."""
         return run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
+
+    def run_in_float64(self, prepared: PreparedInputs) -> SourceRun | RunSkipped:
+        """Run it in torch, in float64."""
+        return run_torch(self.asked, prepared, self.allowance, in_float64=True)
 
 
 def _plain(arch: Arch | None) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ import converter
 from converter.child.process import Allowance
 from converter.options import Options
 from converter.verification.coverage import MAX_CASES, extend_plan
+from converter.verification.exact_weights import find_exact_weights
 from converter.verification.initializers import compare_initializers
 from converter.verification.inputs.draw import Case, Hint
 from converter.verification.noise import measure_noise
@@ -77,6 +78,31 @@ def test_arguments_of_operators_have_no_noise(tmp_path):
         [value("y", "float32", 1, 2, 10, 10)], arguments,
     )  # fmt: skip
     file, x = read_interface(path), RNG.standard_normal((1, 2, 5, 5)).astype("f4")
+    inputs = prepared(tmp_path, file, x)
+    noise = measure_noise(path, file, inputs, [0], {"y": "float32"}, ALLOWANCE)
+    assert 0 < noise.evidence(0, 0).level < 1e-6
+
+
+def test_what_becomes_an_index_has_no_noise(tmp_path):
+    """A half that is moved would take other rows; one that inputs are multiplied by may move."""
+    nodes = [
+        ("Shape", "x", "sizes"), ("Gather", "sizes zero", "n"), ("Mul", "n two", "double"),
+        ("Range", "zero double one", "all"), ("Cast", "all", "places", {"to": 1}),
+        ("Mul", "places half", "halves"), ("Floor", "halves", "whole"),
+        ("Cast", "whole", "rows", {"to": 7}), ("Mul", "x half", "scaled"),
+        ("Gather", "scaled rows", "g"), ("Mul", "g third", "f"), ("Cast", "f", "i", {"to": 7}),
+        ("Cast", "i", "j", {"to": 1}), ("Mul", "g quarter", "q"), ("Add", "q j", "y"),
+    ]  # fmt: skip
+    weights = {
+        "zero": np.array(0), "one": np.array(1), "two": np.array(2), "half": np.float32(0.5),
+        "third": np.float32(1 / 3), "quarter": np.float32(0.25),
+    }  # fmt: skip
+    path = written(
+        tmp_path / "m.onnx", nodes, [value("x", "float32", "n", 6)],
+        [value("y", "float32", "m", 6)], weights,
+    )  # fmt: skip
+    file, x = read_interface(path), RNG.standard_normal((7, 6)).astype("f4")
+    assert find_exact_weights(file) == {"zero", "one", "two", "half"}
     inputs = prepared(tmp_path, file, x)
     noise = measure_noise(path, file, inputs, [0], {"y": "float32"}, ALLOWANCE)
     assert 0 < noise.evidence(0, 0).level < 1e-6
