@@ -274,6 +274,11 @@ def _of_torch(
             e.add_note(f"convert itself: {gap.found}")
             e.gaps = gap.gaps
         raise
+    except UsageError as e:
+        if gap is None:
+            raise
+        gap.add_note(f"torch: {e.found}")  # here the inputs were no obstacle
+        raise gap from e
     except DependencyError as e:
         if gap is None:
             raise

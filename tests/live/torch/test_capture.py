@@ -337,6 +337,26 @@ def test_other_inputs(tmp_path):
     assert "it does not run on them" in found.found
 
 
+class Box:
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+
+class Boxed(torch.nn.Module):
+    """A program whose result no runtime can return."""
+
+    def forward(self, x: torch.Tensor):
+        return Box(x)
+
+
+def test_what_is_not_lowered_here_is_the_obstacle_though_torch_blames_the_inputs(tmp_path):
+    torch.jit.script(Boxed()).save(tmp_path / "m.pt")
+    out = tmp_path / "m.onnx"
+    with pytest.raises(UnsupportedError, match=r"an output that is an object of class .*Box"):
+        converter.convert(tmp_path / "m.pt", to="onnx", out=out, inputs=["x:float32:batch,5"])
+    assert not out.exists()
+
+
 def test_an_unknown_class(tmp_path):
     torch.save(programs.make(), tmp_path / "good.pt")
     torch.save(programs.Many(), tmp_path / "m.pt")
