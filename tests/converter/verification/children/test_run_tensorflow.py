@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from converter.verification.children import run_savedmodel, run_tensorflow
+from converter.verification.children.load_tensorflow import RANDOM, STATEFUL, device_name
 from converter.verification.children.run_savedmodel import RefusedError, find_reached, refuse
-from converter.verification.children.run_tensorflow import RANDOM, STATEFUL, Runner, device_name
+from converter.verification.children.run_tensorflow import Runner
 
 
 class Attribute(SimpleNamespace):
