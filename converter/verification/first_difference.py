@@ -23,6 +23,10 @@ from converter.verification.runners import PreparedInputs, RunSkipped, load_outp
 from converter.verification.sources.keras import Source
 from formats.errors import DependencyError
 
+RANDOM = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+     "RandomUniformLike")
+)  # fmt: skip
 MARGIN = 16.0  # times the noise of a layer, where its output does not show a difference
 
 
@@ -75,8 +79,8 @@ def find_first_difference(
     Raises:
         DependencyError: A child died, hung, or took too much memory.
     """
-    returned = {spec.name for spec in file.outputs}
-    traces = [t for t in graph.traces if t.value in file.values and t.value not in returned]
+    shown = file.values - {spec.name for spec in file.outputs} - find_random_values(file)
+    traces = [t for t in graph.traces if t.value in shown]
     if not traces:
         return LayerComparison()
     alone = PreparedInputs(prepared.folder, prepared.names, prepared.cases, ((case,),))
@@ -128,6 +132,15 @@ def find_first_difference(
         if not every:
             break
     return LayerComparison(first, equal, measured, tuple(errors))
+
+
+def find_random_values(file: OnnxInterface) -> set[str]:
+    """Return the values that are drawn at random, and those that are computed from them."""
+    found: set[str] = set()
+    for node in file.nodes:
+        if node.op_type in RANDOM or not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
 
 
 def measure_layer_noise(

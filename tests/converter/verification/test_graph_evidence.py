@@ -10,6 +10,7 @@ from converter.child.process import Allowance
 from converter.options import Options
 from converter.verification.coverage import MAX_CASES, extend_plan
 from converter.verification.exact_weights import find_exact_weights
+from converter.verification.first_difference import find_random_values
 from converter.verification.initializers import compare_initializers
 from converter.verification.inputs.draw import Case, Hint
 from converter.verification.noise import measure_noise
@@ -106,6 +107,18 @@ def test_what_becomes_an_index_has_no_noise(tmp_path):
     inputs = prepared(tmp_path, file, x)
     noise = measure_noise(path, file, inputs, [0], {"y": "float32"}, ALLOWANCE)
     assert 0 < noise.evidence(0, 0).level < 1e-6
+
+
+def test_values_that_depend_on_chance(tmp_path):
+    nodes = [
+        ("RandomUniformLike", "x", "noise"), ("MatMul", "x w", "h"), ("Relu", "h", "kept"),
+        ("Add", "noise x", "a"), ("MatMul", "a w", "b"), ("Add", "b kept", "y"),
+    ]  # fmt: skip
+    path = written(
+        tmp_path / "m.onnx", nodes, [value("x", "float32", "n", 6)],
+        [value("y", "float32", "n", 4)], {"w": WEIGHT},
+    )  # fmt: skip
+    assert find_random_values(read_interface(path)) == {"noise", "a", "b", "y"}
 
 
 def test_the_exact_result_has_the_weights_that_are_computed_and_rounded(tmp_path):
