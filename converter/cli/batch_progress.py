@@ -20,11 +20,12 @@ from converter.cli.render import document
 from converter.cli.spelling import spell_flags
 from converter.cli.terminal import overwrite, say
 from converter.jobs.job import GOOD
-from converter.plurals import count
 from formats.errors import ConvertError, StorageError
+from formats.plurals import count, list_counts
 
 INTERRUPTED = 130
 DAMAGED = 10  # damaged outputs that are described
+REASONS = 3  # reasons for skipping that are named
 
 
 def follow(
@@ -111,14 +112,21 @@ class _Lines:
     def show_plan(self, plan: BatchPlan) -> None:
         if not self._enabled:
             return
-        formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
+        found = count("artifact", plan.formats.total())
+        found += f": {list_counts(dict(plan.formats.most_common()))}" if plan.formats else ""
+        say(f"found       {found}", sys.stderr)
+        named = {one.source for one in plan.unread.values()}
+        reasons = Counter(one.reason for one in plan.skipped if one.source not in named)
+        if reasons:
+            most = dict(reasons.most_common(REASONS))
+            text = list_counts(most)
+            others = reasons.total() - sum(most.values())
+            text += f", {count('other', others)}" if others else ""
+            say(f"skipped     {text}", sys.stderr)
         text = f"{len(plan.todo)} to convert, {readable_size(plan.nbytes)}"
         text += f"; {len(plan.done)} done already" if plan.done else ""
         text += f"; {len(plan.failed)} failed before (--retry-failed)" if plan.failed else ""
-        others = len(plan.skipped) - len(plan.unread)
-        text += f"; {others} no artifacts" if others else ""
         say(f"planned     {text}", sys.stderr)
-        say(f"            {formats}", sys.stderr)
         for override in plan.unused:
             say(f"warning     no artifact is named {' or '.join(override.names)}", sys.stderr)
         for name, one in islice(sorted(plan.unread.items()), DAMAGED):

@@ -10,7 +10,7 @@ import typer
 
 from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import say
-from converter.plurals import count
+from formats.plurals import count, list_counts
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis
@@ -106,7 +106,7 @@ def _print_host(found: "Diagnosis") -> None:
 def _print_source(found: "Diagnosis", source: "Source") -> None:
     host = found.host
     tensors = count("tensor", source.tensors)
-    devices = ", ".join(f"{d} x{n}" for d, n in list(source.devices.items())[:SHOWN])
+    devices = list_counts(dict(list(source.devices.items())[:SHOWN]))
     _print_rows([
         ("source", source.path),
         ("format", f"{source.format} ({source.evidence})"),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formats.errors import UsageError
+from formats.plurals import list_counts
 
 PROVIDER_SUFFIX = "ExecutionProvider"
 
@@ -252,3 +253,9 @@ def tensorflow_kind(device: str) -> str:
     """Return ``CPU``, ``GPU``, ``TPU``, … of a node's device; ``""`` where the name has none."""
     match = _KIND.search(device)
     return match["kind"].upper() if match else ""
+
+
+def describe_moves(counts: Mapping[str, int], device: object) -> str:
+    """Return where something was, and where it is now: ``from cuda:0 (2), cuda:1 (3) to cpu``."""
+    before = list_counts(counts) if len(counts) > 1 else next(iter(counts))
+    return f"from {before} to {device}"

@@ -44,6 +44,7 @@ from converter.lower.values import Value
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
+from formats.plurals import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,8 @@ class _Walk:
         wanted = list(references(model.inputs))
         if len(given) != len(wanted):
             raise Unsupported(
-                f"a call with {len(given)} tensors of a model that has {len(wanted)} inputs"
+                f"a call with {count('tensor', len(given))} of a model that has "
+                f"{count('input', len(wanted))}"
             )
         inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
         masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
