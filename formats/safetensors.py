@@ -42,7 +42,7 @@ def sniff(artifact: Artifact) -> str | None:
         files = [n for n in artifact.names if n.endswith(SUFFIX)]
         if index:
             return f"folder with {index[0]}"
-        return f"folder with {len(files)} .safetensors files" if files else None
+        return f"folder with {count('.safetensors file', len(files))}" if files else None
     head = artifact.head
     if artifact.is_file and artifact.name.endswith(INDEX_SUFFIX) and head.lstrip()[:1] == b"{":
         return "index of shards"

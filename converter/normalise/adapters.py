@@ -83,7 +83,6 @@ def merge_adapter(adapter: Bundle, base: Bundle) -> Bundle:
     for name, tensor in others.items():  # biases and whole modules that were trained
         weights[_find(base, name, is_new=True)] = tensor
     detail = f"{count('layer', len(layers))} and {count('whole tensor', len(others))}"
-    detail += f" of {adapter.metadata.variant}"
     change = Normalisation("tensors merged with a LoRA adapter", len(layers) + len(others), detail)
     metadata = replace(base.metadata, normalisations=(*base.metadata.normalisations, change))
     is_folder = base.topology is not None and base.topology.kind in hugging_face.KINDS
