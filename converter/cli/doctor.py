@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from converter.cli.parameters import From, Json, Verbose
-from converter.cli.terminal import say
+from converter.cli.terminal import is_terminal, say
 from formats.plurals import count, list_counts
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
@@ -54,7 +54,7 @@ def doctor(
     from converter.cli.progress import Spinner
     from converter.cli.render import document
 
-    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+    with Spinner(enabled=not json and is_terminal(sys.stderr)) as spinner:
 
         def ask(source: str | None) -> "Diagnosis":
             loaders = f"the official loaders of {source}" if source and not fast else "this host"
