@@ -202,7 +202,9 @@ def parse_torch_device(text: str | None) -> TorchDevice:
         expected = (
             f"one of {', '.join(TORCH_KINDS)}, with an index where there are several (cuda:1)"
         )
-        hint = f"Perhaps {near[0]}" if near and near[0] != kind else None
+        rest = match["index"] or "" if match else ""
+        meant = f"{near[0]}:{rest}" if near and rest else "".join(near)
+        hint = f"Did you mean {meant!r}?" if near and near[0] != kind else None
         if kind == "meta":
             hint = "Tensors of the meta device have no elements"
         raise UsageError(f"device={text!r}", expected=expected, hint=hint)

@@ -117,7 +117,11 @@ def model_of(bundle: Bundle) -> Model:
         CorruptError: The configuration is not Keras's.
     """
     if bundle.topology is None or bundle.topology.kind != "keras_config":
-        raise UnsupportedError("has no Keras configuration")
+        raise UnsupportedError(
+            f"the source is {bundle.metadata.format} without a configuration of Keras's",
+            expected="a whole model of Keras's: model.save(…), not its weights alone",
+            hint="to='safetensors' writes the weights alone",
+        )
     recorded = bundle.metadata.recorded
     version, backend = str(recorded.get("keras_version", "")), recorded.get("backend")
     if backend is None and version.split(".")[0] in ("", "0", "1"):
