@@ -136,7 +136,7 @@ def _find(base: Bundle, name: str, *, is_new: bool = False) -> str:
         return found[0]
     if is_new and not found:
         return name
-    what = f"{count('tensor', len(found))}" if found else "no tensor"
+    what = count("tensor", len(found)) if found else "no tensor"
     raise CorruptError(
         f"the base has {what} for {name!r} of the adapter", hint="Is it the base of this adapter?"
     )

@@ -1,4 +1,4 @@
-"""Say in words what was changed: ``5 storages moved: from cuda:0 (5) to cpu``."""
+"""Say in words what was changed: ``5 storages moved: from cuda:0 to cpu``."""
 
 import re
 

@@ -118,7 +118,7 @@ class GraphValues:
         if not outputs:
             return
         if not isinstance(made, list):
-            raise Unsupported(f"{count('output', len(outputs))}")
+            raise Unsupported(count("output", len(outputs)))
         for output, value in zip(outputs, made, strict=False):
             self._name(require_object(output, "an output that is no object"), value)
         # What only training reads is not made.

@@ -52,7 +52,7 @@ class Row(OpRow):
             Unsupported: There are more, others or fewer than the handler takes.
         """
         if len(args) > len(self.parameters):
-            raise Unsupported(f"{count('argument', len(args))}")
+            raise Unsupported(count("argument", len(args)))
         found = dict(zip(self.parameters, args, strict=False))
         for word, value in kwargs.items():
             name = f"{word}_" if iskeyword(word) else word

@@ -112,7 +112,7 @@ class KerasArchive(Plan):
 
     def summary(self) -> str:
         """Return how many variables there are."""
-        return f"{count('variable', len(self._file.variables))}"
+        return count("variable", len(self._file.variables))
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file, read it again and compare the weights."""
