@@ -26,6 +26,7 @@ from formats.errors import (
     UnsupportedError,
     UsageError,
 )
+from formats.plurals import count, list_counts
 
 if TYPE_CHECKING:
     from converter.capture.capture_graph import CaptureRequest
@@ -229,7 +230,7 @@ def describe_graph(graph: "Graph") -> str:
     """Return a line about a graph: its signature, size, opset and exporter."""
     of = f"signature {graph.signature}: " if graph.signature else ""
     by = f", by {graph.exporter}" if graph.exporter else ""
-    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
+    return f"{of}{count('node', len(graph.nodes))}, opset {graph.opset}{by}"
 
 
 def graph_facts(graph: "Graph") -> dict[str, JSON]:
@@ -385,17 +386,19 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         left_out = [
             *left_out, *(LeftOut(f"output {n}", why) for n, why in graph.left_out.items()),
         ]  # fmt: skip
-        for op_type, count in graph.narrowed.items():
-            narrowed[op_type] = narrowed.get(op_type, 0) + count
+        for op_type, number in graph.narrowed.items():
+            narrowed[op_type] = narrowed.get(op_type, 0) + number
     if narrowed:
-        what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(narrowed.items()))
-        detail = f"{what}: onnxruntime has them in no wider type"
-        changes.append(Normalisation("float64 computed in float32", sum(narrowed.values()), detail))
+        detail = (
+            f"{list_counts(dict(sorted(narrowed.items())))}: onnxruntime has them in no wider type"
+        )
+        what = "nodes computed in float32, not float64"
+        changes.append(Normalisation(what, sum(narrowed.values()), detail))
     drawn = Counter(op for graph in graphs for op in graph.random.values())
     if drawn:
-        what = ", ".join(f"{op} {count}" for op, count in sorted(drawn.items()))
-        detail = f"{what}: of the same distribution, by ONNX's generator"
-        changes.append(Normalisation("random numbers drawn anew", drawn.total(), detail))
+        ops = list_counts(dict(sorted(drawn.items())))
+        detail = f"{ops}: of the same distribution, by ONNX's generator"
+        changes.append(Normalisation("ops that draw other numbers", drawn.total(), detail))
     for graph in graphs:
         for one, what in zip(roots(graph.encoded), describe_inputs(graph.encoded), strict=True):
             change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)
@@ -403,7 +406,9 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
     states = {state.tensor: state for graph in graphs for state in graph.states}
     if states:
         pairs = [f"{s.input} -> {s.output}" for s in [*states.values()][:5]]
-        changes.append(Normalisation("state as inputs and outputs", len(states), ", ".join(pairs)))
+        changes.append(
+            Normalisation("states made inputs and outputs", len(states), ", ".join(pairs))
+        )
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
         changes.append(Normalisation("assignments to variables left out", len(unkept), detail))

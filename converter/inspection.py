@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from converter import safety
 from converter.byte_sizes import readable_size
 from converter.notebook import render_table
-from converter.plurals import count
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import (
@@ -23,6 +22,7 @@ from formats.core.bundle import (
 )
 from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
+from formats.plurals import count, list_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Totals:
     dtypes: Mapping[str, int]
 
     def __str__(self) -> str:
-        dtypes = ", ".join(f"{dtype} x{n}" for dtype, n in self.dtypes.items())
+        dtypes = list_counts(self.dtypes)
         return (
             f"{count('tensor', self.tensors)}, {count('parameter', self.parameters)}, "
             f"{readable_size(self.bytes)}"
-            + (f" ({dtypes})" if dtypes else "")
+            + (f", {dtypes}" if dtypes else "")
             + (f", {self.tied} tied" if self.tied else "")
         )
 

@@ -25,9 +25,9 @@ from converter.normalise.groups import TRAINING_STATE, select_groups
 from converter.normalise.prefixes import REMOVED, strip_prefixes
 from converter.normalise.quantized.forms import FindForm
 from converter.normalise.quantized.schemes import find_floats
+from converter.normalise.wording import describe_change
 from converter.notebook import render_table
 from converter.options import Options
-from converter.plurals import count
 from converter.reading import is_changed, is_quantized, read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
@@ -38,8 +38,9 @@ from converter.write.output_path import AnyPath, check_apart, locate_output, set
 from converter.write.plan import Digests, Writing
 from converter.write.readback import WeightsReport
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle, LeftOut, Normalisation
+from formats.core.bundle import Bundle, LeftOut
 from formats.errors import VerificationError
+from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -222,16 +223,9 @@ def _describe(
         yield Step("warning", warning)
     yield Lowered([graph_facts(graph) for graph in graphs], about)
     for change in about.normalisations:
-        yield _describe_change(change)
+        name = "renamed" if change.detail == REMOVED else "normalised"
+        yield Step(name, describe_change(change))
     yield from _describe_left_out(about.left_out)
-
-
-def _describe_change(change: Normalisation) -> Step:
-    if change.detail == REMOVED:
-        prefix = change.name.partition(" ")[2].strip("'\"").removesuffix(".")
-        tensors = count("tensor", change.count)
-        return Step("renamed", f"{tensors}: removed `{prefix}.` from their names")
-    return Step("normalised", f"{change.name}: {change.count}, {change.detail}")
 
 
 def _describe_left_out(entries: Sequence[LeftOut]) -> Iterator[Step]:

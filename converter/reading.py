@@ -11,12 +11,12 @@ from converter.normalise.adapters import merge_adapter
 from converter.normalise.pretrained_names import RULES, rename_for_torch
 from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
-from converter.plurals import count
 from formats import catalog, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, SafetyFinding
 from formats.errors import SafetyError
 from formats.limits import DEFAULT, Limits
+from formats.plurals import count, list_counts
 
 
 def read(
@@ -130,5 +130,5 @@ def describe_bundle(bundle: Bundle) -> str:
     total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
     text = f"{about.variant}: {count('tensor', len(bundle.weights))}, {readable_size(total)}"
     if about.devices:
-        text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
+        text += f", devices {list_counts(about.devices)}"
     return text

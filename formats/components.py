@@ -30,6 +30,7 @@ from formats.core.bundle import (
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, SafetyError
+from formats.plurals import count
 from formats.torch import sharded
 
 FORMAT = "components"
@@ -58,7 +59,7 @@ def sniff(artifact: Artifact) -> str | None:
                 if path.is_dir()
             )
             if has_weights and components != {"": components.get("")}:
-                return f"a folder with {name}: {len(components)} components"
+                return f"a folder with {name}: {count('component', len(components))}"
     return None
 
 

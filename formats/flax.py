@@ -21,6 +21,7 @@ from formats.core.storage import Span
 from formats.core.weights import DTYPES, DType, Strided, Tensor
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import Limits
+from formats.plurals import count
 
 SINGLE, INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"
 ARRAY, COMPLEX, SCALAR = 1, 2, 3  # types of extensions
@@ -64,14 +65,15 @@ def read(artifact: Artifact) -> Bundle:
             found.add(parse(Span.whole(artifact.member(shard)), artifact.limits), shard)
         missing = sorted(mapped.keys() - found.weights.keys())
         if missing:
-            text = f"the index names {len(missing)} tensors that no shard holds: {missing[0]!r:.80}"
+            tensors = count("tensor", len(missing))
+            text = f"the index names {tensors} that no shard holds: {missing[0]!r:.80}"
             raise CorruptError(text, where=artifact.path)
     elif artifact.is_folder:
         shards = [SINGLE]
         found.add(parse(Span.whole(artifact.member(SINGLE)), artifact.limits), SINGLE)
     else:
         found.add(parse(artifact.span, artifact.limits), artifact.name)
-    variant = f"{len(shards)} shards with an index" if is_indexed else "MessagePack"
+    variant = f"{count('shard', len(shards))} with an index" if is_indexed else "MessagePack"
     metadata = Metadata(
         "flax", variant, framework="flax", user=found.user, left_out=tuple(found.left_out)
     )

@@ -21,6 +21,7 @@ from formats.core.storage import File, Span
 from formats.core.weights import DTYPES, Computed, Tensor
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
+from formats.plurals import count
 
 INDEX_SUFFIX = ".safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -41,7 +42,7 @@ def sniff(artifact: Artifact) -> str | None:
         files = [n for n in artifact.names if n.endswith(SUFFIX)]
         if index:
             return f"folder with {index[0]}"
-        return f"folder with {len(files)} .safetensors files" if files else None
+        return f"folder with {count('.safetensors file', len(files))}" if files else None
     head = artifact.head
     if artifact.is_file and artifact.name.endswith(INDEX_SUFFIX) and head.lstrip()[:1] == b"{":
         return "index of shards"
@@ -149,7 +150,7 @@ def _read_folder(artifact: Artifact) -> Bundle:
     if index:
         return read_index(artifact, artifact.member(index[0]))
     names = [n for n in artifact.names if n.endswith(SUFFIX)]
-    return read_files(artifact, names, variant=f"folder of {len(names)} files")
+    return read_files(artifact, names, variant=f"folder of {count('file', len(names))}")
 
 
 def read_index(artifact: Artifact, file: File) -> Bundle:
@@ -181,11 +182,14 @@ def read_index(artifact: Artifact, file: File) -> Bundle:
     metadata = index.get("metadata") if isinstance(index, dict) else None
     recorded = metadata if isinstance(metadata, dict) else {}
     extra = {k: v for k, v in recorded.items() if isinstance(v, str)}
-    bundle = read_files(artifact, names, variant=f"{len(names)} shards with an index", extra=extra)
+    bundle = read_files(
+        artifact, names, variant=f"{count('shard', len(names))} with an index", extra=extra
+    )
     missing = sorted(set(weight_map) - set(bundle.weights))
     if missing:
+        tensors = count("tensor", len(missing))
         raise CorruptError(
-            f"the index names {len(missing)} tensors that no shard holds, first {missing[0]!r}",
+            f"the index names {tensors} that no shard holds, first {missing[0]!r}",
             where=file.name,
         )
     return bundle

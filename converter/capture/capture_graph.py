@@ -305,9 +305,13 @@ def _refuse(
     error = str(answer.get("error", ""))
     match answer.get("status"):
         case "absent":
-            lacking = " and ".join(answer["lacking"])
+            lacking, verb = (
+                " and ".join(answer["lacking"]),
+                "are" if answer["lacking"][1:] else "is",
+            )
             raise DependencyError(
-                f"converting its graph needs {lacking}, which is not installed", where=source.name,
+                f"converting its graph needs {lacking}, which {verb} not installed",
+                where=source.name,
                 hint=describe_install(FOLDERS.get(form, "torch")),
             )  # fmt: skip
         case "refused":

@@ -18,6 +18,7 @@ from converter.lower.graph import Folded, Graph, Node, Weight
 from formats.core import digests
 from formats.core.bundle import Bundle
 from formats.core.weights import Piece, Tensor
+from formats.plurals import count
 
 SMALL = 1 << 10  # bytes
 PREFIX = "graph."  # of tensors that an exporter added
@@ -49,8 +50,9 @@ def match_weights(
     matcher = _Matcher(exported, bundle.weights, folder)
     matcher.rename(graph)
     if matcher.added:
-        count, nbytes = len(matcher.added), sum(t.nbytes for t in matcher.added.values())
-        graph.notes.append(f"{count} tensors ({nbytes} bytes) are the exporter's own")
+        nbytes = sum(t.nbytes for t in matcher.added.values())
+        added = count("tensor", len(matcher.added))
+        graph.notes.append(f"{added} ({nbytes} bytes) of the exporter's own")
     return replace(bundle, weights={**bundle.weights, **matcher.added})
 
 

@@ -15,9 +15,9 @@ from converter.cli.configuration import defaults
 from converter.cli.convert import convert
 from converter.cli.doctor import doctor
 from converter.cli.errors import report, report_text, report_usage
-from converter.cli.help_pages import DEFAULT, Command, Group
+from converter.cli.help_pages import DEFAULT, Command, Group, Interrupted
 from converter.cli.parameters import From, Json, Verbose
-from converter.cli.terminal import say
+from converter.cli.terminal import is_terminal, say
 from converter.cli.verify import check, verify
 from formats.errors import ConvertError, UsageError
 
@@ -140,7 +140,7 @@ def list_models(
     from converter.cli import render, tables
     from converter.cli.progress import Spinner
 
-    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+    with Spinner(enabled=not json and is_terminal(sys.stderr)) as spinner:
         found = []
         for one in listing.list_models(folders or ["."]):
             found.append(one)
@@ -230,8 +230,8 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
         )
     except ConvertError as e:
         return report(e, e.exit_code, verbose=verbose)
-    except KeyboardInterrupt:
-        return report_text("interrupted; nothing was written", 130)
+    except (KeyboardInterrupt, Interrupted):
+        return report_text("interrupted: no output is half written", 130)
     except BrokenPipeError:
         return 141
     except typer.Exit as e:

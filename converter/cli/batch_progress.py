@@ -15,16 +15,17 @@ from converter.batch.plan import BatchPlan
 from converter.batch.request import Request
 from converter.byte_sizes import readable_size
 from converter.cli import batch_reports
-from converter.cli.progress import draw
+from converter.cli.progress import draw, show_progress
 from converter.cli.render import document
 from converter.cli.spelling import spell_flags
-from converter.cli.terminal import overwrite, say
+from converter.cli.terminal import is_terminal, overwrite, say, say_step
 from converter.jobs.job import GOOD
-from converter.plurals import count
 from formats.errors import ConvertError, StorageError
+from formats.plurals import count, list_counts
 
 INTERRUPTED = 130
 DAMAGED = 10  # damaged outputs that are described
+REASONS = 3  # reasons for skipping that are named
 
 
 def follow(
@@ -105,30 +106,37 @@ class _Lines:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._bar = enabled and sys.stderr.isatty()
+        self._bar = enabled and is_terminal(sys.stderr)
         self._shown = 0.0
 
     def show_plan(self, plan: BatchPlan) -> None:
         if not self._enabled:
             return
-        formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
+        found = count("artifact", plan.formats.total())
+        found += f": {list_counts(dict(plan.formats.most_common()))}" if plan.formats else ""
+        say_step("found", found)
+        named = {one.source for one in plan.unread.values()}
+        reasons = Counter(one.reason for one in plan.skipped if one.source not in named)
+        if reasons:
+            most = dict(reasons.most_common(REASONS))
+            text = list_counts(most)
+            others = reasons.total() - sum(most.values())
+            text += f", {count('other', others)}" if others else ""
+            say_step("skipped", text)
         text = f"{len(plan.todo)} to convert, {readable_size(plan.nbytes)}"
         text += f"; {len(plan.done)} done already" if plan.done else ""
         text += f"; {len(plan.failed)} failed before (--retry-failed)" if plan.failed else ""
-        others = len(plan.skipped) - len(plan.unread)
-        text += f"; {others} no artifacts" if others else ""
-        say(f"planned     {text}", sys.stderr)
-        say(f"            {formats}", sys.stderr)
+        say_step("planned", text)
         for override in plan.unused:
-            say(f"warning     no artifact is named {' or '.join(override.names)}", sys.stderr)
+            say_step("warning", f"no artifact is named {' or '.join(override.names)}")
         for name, one in islice(sorted(plan.unread.items()), DAMAGED):
-            say(f"not read    {name}: {one.reason}", sys.stderr)
+            say_step("not read", f"{name}: {one.reason}")
         if len(plan.unread) > DAMAGED:
-            say(f"not read    and {len(plan.unread) - DAMAGED} more", sys.stderr)
+            say_step("not read", f"and {len(plan.unread) - DAMAGED} more")
         for name, why in islice(plan.damaged.items(), DAMAGED):
-            say(f"again       {name}: {why}", sys.stderr)
+            say_step("again", f"{name}: {why}")
         if len(plan.damaged) > DAMAGED:
-            say(f"again       and {len(plan.damaged) - DAMAGED} more", sys.stderr)
+            say_step("again", f"and {len(plan.damaged) - DAMAGED} more")
 
     def show_finished(self, event: Finished) -> None:
         if not self._enabled:
@@ -136,7 +144,7 @@ class _Lines:
         failed = event.outcome.status not in GOOD
         if failed or not self._bar:
             self._clear()
-            say(_line(event), sys.stderr)
+            say_step(event.outcome.status, _describe(event))
         if self._bar:
             self._show(event)
 
@@ -145,7 +153,7 @@ class _Lines:
             return
         self._clear()
         by = "; ".join(event.holders) or "another driver"
-        say(f"waiting     for {event.count} that are in work elsewhere: {by}", sys.stderr)
+        say_step("waiting", f"for {count('artifact', event.count)} in work elsewhere: {by}")
 
     def show_end(self, summary: Summary) -> None:
         if not self._enabled:
@@ -159,16 +167,14 @@ class _Lines:
         text += f"; {summary.left} left to do" if summary.left else ""
         text += f"; {summary.unread} of {summary.entries} not read" if summary.unread else ""
         if summary.exit_code == INTERRUPTED:
-            say(f"interrupted {text}; run it again to go on", sys.stderr)
+            say_step("interrupted", f"{text}; run it again to go on")
         else:
-            say(f"ended       {text}; {summary.seconds:.1f} s", sys.stderr)
+            say_step("ended", f"{text}; {summary.seconds:.1f} s")
         if summary.linked is not None:
             size = readable_size(summary.linked.nbytes)
-            say(
-                f"linked      {count('file', summary.linked.files)}, {size} stored once", sys.stderr
-            )
+            say_step("linked", f"{count('file', summary.linked.files)}, {size} stored once")
             for problem in summary.linked.problems:
-                say(f"not linked  {problem}", sys.stderr)
+                say_step("not linked", problem)
 
     def _show(self, event: Finished) -> None:
         now = monotonic()
@@ -179,9 +185,9 @@ class _Lines:
         rate = done / event.seconds if event.seconds else 0.0
         left = (event.total - done) / rate if rate else 0.0
         failed = sum(n for status, n in event.counts.items() if status not in GOOD)
-        text = f"{draw(done, event.total)} {done}/{event.total}"
-        text += f"  {failed} failed" if failed else ""
-        overwrite(f"{text}  {rate:.1f}/s  {_time(left)} left  {event.outcome.name}")
+        bar = f"{draw(done, event.total)} {done}/{event.total}"
+        facts = [f"{failed} failed"] if failed else []
+        show_progress(bar, [*facts, f"{_time(left)} left", f"{rate:.1f}/s"], event.outcome.name)
 
     def _clear(self) -> None:
         if self._bar and self._shown:
@@ -189,9 +195,9 @@ class _Lines:
             self._shown = 0.0
 
 
-def _line(event: Finished) -> str:
+def _describe(event: Finished) -> str:
     record = event.outcome.record
-    text = f"{event.outcome.status:<11} {event.outcome.name}"
+    text = event.outcome.name
     if record.error is not None:
         message = spell_flags(record.error.message)
         return f"{text}: exit {event.outcome.exit_code}: {message}"

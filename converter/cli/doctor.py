@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from converter.cli.parameters import From, Json, Verbose
-from converter.cli.terminal import say
-from converter.plurals import count
+from converter.cli.terminal import is_terminal, say
+from formats.plurals import count, list_counts
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis
@@ -54,7 +54,7 @@ def doctor(
     from converter.cli.progress import Spinner
     from converter.cli.render import document
 
-    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+    with Spinner(enabled=not json and is_terminal(sys.stderr)) as spinner:
 
         def ask(source: str | None) -> "Diagnosis":
             loaders = f"the official loaders of {source}" if source and not fast else "this host"
@@ -106,7 +106,7 @@ def _print_host(found: "Diagnosis") -> None:
 def _print_source(found: "Diagnosis", source: "Source") -> None:
     host = found.host
     tensors = count("tensor", source.tensors)
-    devices = ", ".join(f"{d} x{n}" for d, n in list(source.devices.items())[:SHOWN])
+    devices = list_counts(dict(list(source.devices.items())[:SHOWN]))
     _print_rows([
         ("source", source.path),
         ("format", f"{source.format} ({source.evidence})"),

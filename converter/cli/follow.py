@@ -8,12 +8,11 @@ from typing import Any
 from converter.cli.progress import Bar, Spinner
 from converter.cli.render import document
 from converter.cli.spelling import spell_flags
-from converter.cli.terminal import fit, say
+from converter.cli.terminal import is_terminal, say, say_step
 from converter.events import Progress, Started, Step
 from converter.pipeline import Conversion, Event
 from formats.errors import InternalError
 
-LABEL = 12  # columns of a step's name
 STYLES = {"verified": "green", "warning": "yellow", "not run": "yellow"}
 
 
@@ -22,9 +21,8 @@ def conversion(events: Iterator[Event], *, as_json: bool, quiet: bool) -> None:
     if as_json:
         document(collect(events))
         return
-    enabled = not quiet and sys.stderr.isatty()
-    bar = Bar(enabled=enabled)
-    with Spinner(enabled=enabled) as spinner:
+    enabled = not quiet and is_terminal(sys.stderr)
+    with Spinner(enabled=enabled) as spinner, Bar(enabled=enabled) as bar:
         for event in events:
             spinner.stop()
             match event:
@@ -57,8 +55,7 @@ def collect(events: Iterator[Event]) -> dict[str, Any]:
 def _say_step(step: Step) -> None:
     time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
     style = STYLES.get(step.name, "bold")
-    for i, line in enumerate(fit(f"{spell_flags(step.text)}{time}", sys.stderr, LABEL)):
-        say(line, sys.stderr, label=f"{'' if i else step.name:<{LABEL}}", style=style)
+    say_step(step.name, f"{spell_flags(step.text)}{time}", style=style)
 
 
 def _result(result: Conversion, done: Sequence[Step]) -> dict[str, Any]:

@@ -40,8 +40,19 @@ class Command(TyperCommand):
         formatter.write("\n".join(_lay_out_command(self, ctx)))
 
 
+class Interrupted(Exception):  # noqa: N818 - no error
+    """Ctrl-C was pressed. Typer would make a bare exit code of a KeyboardInterrupt."""
+
+
 class Group(TyperGroup):
     """The program itself."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as e:
+            raise Interrupted from e
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page of the program."""

@@ -1,15 +1,18 @@
 """Lines on a terminal that show what is going on, and are overwritten: a bar and a spinner."""
 
+from collections.abc import Sequence
 from itertools import cycle
 from shutil import get_terminal_size
 from threading import Event, Thread
 from time import monotonic
 
 from converter.byte_sizes import readable_size
-from converter.cli.terminal import overwrite
+from converter.cli.terminal import escape, keep_end, overwrite
 from converter.events import Progress
 
 PATIENCE = 1.0  # seconds until a line is shown
+SPACE = "  "  # between the parts of a line
+ITEM = 20  # columns of an item's name that facts make room for
 
 
 def draw(done: int, total: int) -> str:
@@ -22,6 +25,20 @@ def draw(done: int, total: int) -> str:
     return f"[{'#' * filled}{'.' * (size - filled)}] {share:4.0%}"
 
 
+def show_progress(bar: str, facts: Sequence[str], item: str) -> None:
+    """Replace the last line by a bar, what is known, and what is being done.
+
+    A narrow terminal shows fewer facts, the last ones first, and the end of the item's name.
+    """
+    item = escape(item)
+    width = get_terminal_size().columns - 1
+    shown = list(facts)
+    while shown and len(SPACE.join((bar, *shown))) + len(SPACE) + min(len(item), ITEM) > width:
+        shown.pop()
+    line = SPACE.join((bar, *shown))
+    overwrite(SPACE.join((line, keep_end(item, width - len(line) - len(SPACE)))).rstrip())
+
+
 class Bar:
     """A progress line with rate and time left, once a step lasts over a second."""
 
@@ -29,6 +46,12 @@ class Bar:
         self._enabled = enabled
         self._start = monotonic()
         self._shown = 0.0
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def show(self, progress: Progress) -> None:
         """Show how much is done."""
@@ -39,10 +62,8 @@ class Bar:
         self._shown = now
         rate = progress.done / elapsed
         left = (progress.total - progress.done) / rate if rate else 0
-        overwrite(
-            f"{progress.name:<11} {draw(progress.done, progress.total)}"
-            f"  {readable_size(rate)}/s  {left:.0f} s left  {progress.item}"
-        )
+        bar = f"{progress.name:<11} {draw(progress.done, progress.total)}"
+        show_progress(bar, (f"{left:.0f} s left", f"{readable_size(rate)}/s"), progress.item)
 
     def clear(self) -> None:
         """Erase the line, and begin a new step."""

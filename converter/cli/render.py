@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from converter import safety
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
+from converter.normalise.wording import describe_change
 from formats.errors import StorageError
+from formats.plurals import list_counts
 
 if TYPE_CHECKING:  # keeps `inspect` and `formats` fast
     from converter.inspection import Inspection, TensorInfo
@@ -42,13 +44,13 @@ def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
         ("format", f"{found.format} ({found.evidence})"),
         ("variant", found.variant),
         ("recorded", _pairs(found.recorded) or "no versions are recorded"),
-        ("devices", _counts(found.devices) or "not recorded"),
+        ("devices", list_counts(found.devices) or "not recorded"),
         ("distribution", _pairs(found.distribution)),
         ("files", f"{found.files.count}, {readable_size(found.files.bytes)}"),
         ("weights", str(found.weights)),
         *((f"+ {group}", str(totals)) for group, totals in found.leftovers.items()),
         ("topology", f"{topology.kind} ({_pairs(topology.summary)})" if topology else ""),
-        ("assets", _counts(found.assets)),
+        ("assets", list_counts(found.assets)),
         ("user data", ", ".join(map(_short, found.user))),
     ]
     for label, text in rows:
@@ -62,7 +64,7 @@ def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
     _tree(found.tensors, every)
     _section("objects of unknown classes", [f"{p}: {c}" for p, c in found.opaque.items()])
     _section("left out", [f"{x.name}: {x.reason}" for x in found.left_out])
-    _section("changed", [f"{n.name}: {n.count}, {n.detail}" for n in found.normalisations])
+    _section("changed", [describe_change(n) for n in found.normalisations])
     findings = [safety.describe(f) for f in found.findings]
     _section("safety findings (nothing was run)", findings)
 
@@ -189,10 +191,6 @@ def _spec(spec: "TensorSpec") -> str:
 
 def _pairs(table: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} {_short(v)}" for k, v in table.items())
-
-
-def _counts(table: Mapping[str, int]) -> str:
-    return ", ".join(f"{k} x{n}" for k, n in table.items())
 
 
 def _short(value: object) -> str:

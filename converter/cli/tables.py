@@ -31,7 +31,7 @@ def models(found: "Iterable[ListedModel]") -> None:
                 "-" if one.bytes is None else readable_size(one.bytes),
                 describe_devices(one.devices),
                 "damaged" if one.error else _join(one.loads, one.why),
-                one.error or _kinds(one.findings),
+                _shorten(one.error, one.source) or _kinds(one.findings),
             )
             for one in rows
         ],
@@ -141,6 +141,11 @@ def _kinds(findings: Iterable[str]) -> str:
         kind = finding.partition(":")[0]
         counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in counts.items()) or "-"
+
+
+def _shorten(error: str, source: str) -> str:
+    """Return an error without the name of its source, which stands in the same row."""
+    return error.removeprefix(f"{source}: ").removeprefix(f"{source}/")
 
 
 def _join(answer: str, why: str) -> str:

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TextIO
 
+LABEL = 12  # columns of a step's name
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -29,6 +30,12 @@ def say(text: str, file: TextIO | None = None, *, label: str = "", style: str = 
     print(head + escape(text, out), file=out, flush=out is sys.stderr)
 
 
+def say_step(label: str, text: str, *, style: str = "") -> None:
+    """Print a step on standard error: its name, and a text that is wrapped beside it."""
+    for i, line in enumerate(fit(text, sys.stderr, LABEL)):
+        say(line, sys.stderr, label=f"{'' if i else label:<{LABEL}}", style=style)
+
+
 def paint(text: str, style: str, file: TextIO | None = None) -> str:
     """Return text in a style, if the file is a terminal with colours."""
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if text.strip() and has_colour(file) else text
@@ -40,7 +47,12 @@ def has_colour(file: TextIO | None = None) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return (sys.stdout if file is None else file).isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal(sys.stdout if file is None else file)
+
+
+def is_terminal(file: TextIO) -> bool:
+    """Return whether a file is a terminal that moves its cursor and paints."""
+    return file.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def overwrite(text: str) -> None:
@@ -50,7 +62,7 @@ def overwrite(text: str) -> None:
 
 
 def shorten(text: str, columns: int) -> str:
-    """Return the beginning of a line that fits; wide characters take two columns."""
+    """Return the beginning of a text that fits; wide characters take two columns."""
     if len(text) <= columns and text.isascii():
         return text
     from unicodedata import east_asian_width
@@ -61,6 +73,13 @@ def shorten(text: str, columns: int) -> str:
         if used > columns:
             return text[:i]
     return text
+
+
+def keep_end(text: str, columns: int) -> str:
+    """Return the end of a text that fits, which of a path says the most."""
+    if shorten(text, columns) == text:
+        return text
+    return "…" + shorten(text[::-1], columns - 1)[::-1]
 
 
 def fit(text: str, file: TextIO, indent: int) -> list[str]:

@@ -12,6 +12,7 @@ import typer
 from converter.cli.comparison import document, lines
 from converter.cli.parameters import Json, Verbose, flags_given, make_options, rows_of
 from converter.cli.rows import collects
+from converter.cli.terminal import is_terminal
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # keeps `--help` fast
@@ -77,7 +78,7 @@ def verify(
     from converter.verification.verify import exit_code
 
     shown = display_name(converted), display_name(source)
-    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+    with Spinner(enabled=not json and is_terminal(sys.stderr)) as spinner:
         spinner.start("comparing", f"{shown[0]} with {shown[1]}, each in its own runtime")
         found = verify_artifacts(source, converted, options)
     if json:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formats.errors import UsageError
+from formats.plurals import list_counts
 
 PROVIDER_SUFFIX = "ExecutionProvider"
 
@@ -201,7 +202,9 @@ def parse_torch_device(text: str | None) -> TorchDevice:
         expected = (
             f"one of {', '.join(TORCH_KINDS)}, with an index where there are several (cuda:1)"
         )
-        hint = f"Perhaps {near[0]}" if near and near[0] != kind else None
+        rest = match["index"] or "" if match else ""
+        meant = f"{near[0]}:{rest}" if near and rest else "".join(near)
+        hint = f"Did you mean {meant!r}?" if near and near[0] != kind else None
         if kind == "meta":
             hint = "Tensors of the meta device have no elements"
         raise UsageError(f"device={text!r}", expected=expected, hint=hint)
@@ -252,3 +255,9 @@ def tensorflow_kind(device: str) -> str:
     """Return ``CPU``, ``GPU``, ``TPU``, … of a node's device; ``""`` where the name has none."""
     match = _KIND.search(device)
     return match["kind"].upper() if match else ""
+
+
+def describe_moves(counts: Mapping[str, int], device: object) -> str:
+    """Return where something was, and where it is now: ``from cuda:0 (2), cuda:1 (3) to cpu``."""
+    before = list_counts(counts) if len(counts) > 1 else next(iter(counts))
+    return f"from {before} to {device}"

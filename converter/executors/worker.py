@@ -19,6 +19,7 @@ from typing import Any
 from converter.destinations.catalog import open_destination
 from converter.destinations.protocol import Destination, Published
 from converter.events import Compared, Lowered, Opened, Step
+from converter.filesystem.temporary_copies import name_source_in_errors
 from converter.graphs import gaps_of
 from converter.jobs.job import Job, Outcome, Status, new_record
 from converter.jobs.record import (
@@ -29,9 +30,10 @@ from converter.jobs.record import (
     Unsupported,
 )
 from converter.pipeline import Conversion, steps
+from converter.references import display_name
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
-from converter.registries.staged import add_hints, name_source_in_errors
+from converter.registries.staged import add_hints
 from formats import catalog, portable
 from formats.artifact import Artifact
 from formats.core import digests
@@ -88,11 +90,11 @@ def _convert(job: Job, folder: Path, draft: _Draft) -> Status:
     staged = stage(job.source, folder)
     if job.note:
         draft.update(warnings=(job.note,))
-    with name_source_in_errors(staged.path, job.source):
+    with name_source_in_errors(staged.path, display_name(job.source)):
         if not job.checkpoint:
             return _convert_staged(job, staged, destination, folder, draft)
         checkpoint = stage(job.checkpoint, folder).path
-        with name_source_in_errors(checkpoint, job.checkpoint):
+        with name_source_in_errors(checkpoint, display_name(job.checkpoint)):
             staged = replace(staged, checkpoint=checkpoint)
             return _convert_staged(job, staged, destination, folder, draft)
 

@@ -13,6 +13,7 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.legalize import INTEGRAL
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.plurals import count
 
 REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers in every operator
 SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # operators with a vector of sizes as 2nd input
@@ -40,7 +41,7 @@ def check_sizes(
         if not isinstance(attributes.get(name, 0.0), int | float):
             raise Unsupported(f"{name} = {attributes[name]!r}")
     if op_type in SHAPED and len(_sizes(inputs[1])) != 1:
-        raise Unsupported(f"a shape of {len(_sizes(inputs[1]))} axes")
+        raise Unsupported(f"a shape of {count('axis', len(_sizes(inputs[1])))}")
     rule = _RULES.get(op_type)
     if rule is not None:
         rule(inputs, attributes, known)
@@ -267,14 +268,16 @@ def _gather_nd(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
     if not index or batch >= min(len(x), len(index)):
         raise Unsupported(f"indices {list(index)} for {list(x)}, with {batch} batch axes")
     if isinstance(last, int) and last > len(x) - batch:
-        raise Unsupported(f"indices of {last} coordinates for {len(x)} axes")
+        raise Unsupported(f"indices of {last} coordinates for {count('axis', len(x))}")
 
 
 def _at_least(rank: int) -> Rule:
     def rule(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
         del attributes, known
         if len(_sizes(inputs[0])) < rank:
-            raise Unsupported(f"{len(_sizes(inputs[0]))} axes; at least {rank} are required")
+            raise Unsupported(
+                f"{count('axis', len(_sizes(inputs[0])))}; at least {rank} are required"
+            )
 
     return rule
 

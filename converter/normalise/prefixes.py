@@ -20,7 +20,9 @@ from itertools import takewhile
 from formats.core.bundle import Bundle, Normalisation
 from formats.errors import UsageError
 
-REMOVED = "taken off the names of tensors"  # as manifests say it
+# As manifests say it.
+REMOVED = "taken off the names of tensors"
+KEPT = "kept: without it, two names would be equal"
 LIGHTNING = "pytorch-lightning_version"
 ANYWHERE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # Keys under which training scripts keep the model's state dict.
@@ -95,8 +97,7 @@ class _Renaming:
         new = {n: rename(c) if n in self.scope else c for n, c in self.current.items()}
         count = sum(new[n] != c for n, c in self.current.items())
         if len(set(new.values())) < len(new) or not all(new.values()):
-            reason = "kept: without it, two names would be equal"
-            self.changes.append(Normalisation(what, 0, reason))
+            self.changes.append(Normalisation(what, 0, KEPT))
             return False
         self.changes.append(Normalisation(what, count, REMOVED))
         self.current = new

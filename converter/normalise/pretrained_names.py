@@ -65,8 +65,8 @@ def rename_for_torch(bundle: Bundle) -> Bundle:
             left_out.append(LeftOut(name, "another copy of a variable that several layers share"))
         else:
             raise CorruptError(f"{name!r} is {renamed.name!r} in torch, as another tensor is")
-    detail = f"are those of transformers' torch classes; {turned} tensors have another layout"
-    change = Normalisation(f"names of {bundle.metadata.format}", len(weights), detail)
+    detail = f"as in transformers' torch classes; the layout of {turned} is another, too"
+    change = Normalisation("tensors renamed", len(weights), detail)
     about = bundle.metadata
     metadata = replace(
         about,

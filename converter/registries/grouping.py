@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from converter.registries import mlmodel
 from formats import components, portable
 from formats.containers import jsontext
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError
+from formats.onnx import triton
 from formats.tensorflow import savedmodel
 from formats.torch.megatron import RANK_FOLDER
 from formats.torch.megatron_dist import COMMON, CONFIG
@@ -39,7 +41,7 @@ class Listing:
         read: All bytes of a file that has at most so many; of a larger one, or one that cannot be
             read, none.
         head: The first so many bytes of a file, whatever its size.
-        inside: Names of files directly in one of its folders.
+        inside: Names of files and folders directly in one of its folders.
     """
 
     label: str
@@ -147,6 +149,28 @@ def _portable(found: Division) -> None:
         is_ours = "model.safetensors" in found.files or "model.onnx" in found.files
     if is_ours:
         found.add(_whole(found, "portable"))
+
+
+def _triton(found: Division) -> None:
+    """Take the version of a model that Triton serves, with its configuration."""
+    name = triton.CONFIGURATION
+    if name not in found.files:
+        return
+    content = Span.whole(Buffer(found.listing.read(name, _LARGEST_INDEX), name))
+    try:
+        served = triton.name_served_file(content, found.folders)
+    except ConvertError:
+        return
+    version, _, file = (served or "").partition("/")
+    inside = found.listing.inside(version) if version else ()
+    if served is None or file not in inside:
+        return
+    folders = (served,) if found.listing.inside(served) else ()
+    beside = (f"{version}/{one}" for one in inside)
+    found.add(Group(("",), "onnx", (name, *(n for n in beside if n not in folders)), folders))
+    found.take((), (version,))
+    others = [folder for folder in found.folders if triton.is_version(folder)]
+    found.skip(others, f"another version of a model, of which Triton serves {version}")
 
 
 def _whole(found: Division, kind: str) -> Group:
@@ -496,6 +520,7 @@ def _present(names: Iterable[str], there: Mapping[str, None]) -> tuple[str, ...]
 # In this order: artifacts that are whole folders go before those recognised by parts of them.
 RULES: tuple[Callable[[Division], None], ...] = (
     _mlflow,  # names what of it is the model, whatever else lies there
+    _triton,  # its versions are models
     _portable,  # has files that look like those of Hugging Face
     _saved_model,  # its variables are a checkpoint
     _keras,  # its config.json would be Hugging Face's

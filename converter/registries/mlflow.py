@@ -172,7 +172,7 @@ def stage(source: str, scratch: Path) -> Staged:
     files = files_at(found.uri)
     listed = files.list_files()
     if not listed:
-        raise SourceError("no files are there any more", where=source)
+        raise SourceError("nothing is there", where=source)
     facts: dict[str, JSON] = {**found.facts, "uri": found.uri, "registry": "mlflow"}
     folder = scratch / "source"
     if mlmodel.FILE not in listed:

@@ -1,4 +1,4 @@
-"""What staging a source takes: a temporary folder, its registry's hints, errors that name it."""
+"""What staging a source takes: a temporary folder, and its registry's hints."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 from converter.filesystem import directory_lock
 from converter.options import Options
 from converter.registries.entry import Staged
-from formats.errors import ConvertError, StorageError
+from formats.errors import StorageError
 
 
 def add_hints(options: Options, staged: Staged) -> Options:
@@ -22,19 +22,6 @@ def add_hints(options: Options, staged: Staged) -> Options:
     return replace(
         options, hinted_inputs=staged.inputs, comparison=comparison, checkpoint=checkpoint
     )
-
-
-@contextmanager
-def name_source_in_errors(path: Path, source: str) -> Iterator[None]:
-    """Replace a temporary path in errors by the name of its source."""
-    try:
-        yield
-    except ConvertError as e:
-        if e.where is not None and e.where.startswith(str(path)):
-            from converter.stores.urls import mask_secrets
-
-            e.where = mask_secrets(source) + e.where[len(str(path)) :]
-        raise
 
 
 @contextmanager

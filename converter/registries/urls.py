@@ -15,12 +15,13 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from converter.filesystem.temporary_copies import name_source_in_errors
 from converter.registries import folders, sparse_copies
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
 from converter.registries.probe import files_of
-from converter.registries.staged import name_source_in_errors, temporary
+from converter.registries.staged import temporary
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store
 from converter.stores.store import Blob, Store
@@ -99,7 +100,7 @@ class RemoteFolder:
             if blob.name not in known:
                 yield Skipped(urls.join(store.url, blob.name), "a name that no file can have")
         states = {str(folder / blob.name): blob for blob in laid}
-        with name_source_in_errors(path, self.url):
+        with name_source_in_errors(path, urls.mask_secrets(self.url)):
             for found in self._local(path).find():
                 relative = Path(found.source).relative_to(path).as_posix()
                 source = urls.join(self.url, "" if relative == "." else relative)

@@ -12,6 +12,7 @@ from converter.reports.page_frame import PageParts, json_script, packed_script, 
 from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
+from formats.plurals import count
 
 SCRIPTS = (
     "show.js", "theme.js", "packed.js", "data.js", "state.js", "facets.js", "gaps.js", "plot.js",
@@ -67,7 +68,8 @@ def _data(report: Report, file: IO[str]) -> None:
         "copies": totals.copies(),
     }
     file.write(json_script("shared", shared))
-    file.write(f"<noscript><p>{totals.converted} of {totals.artifacts} artifacts are converted. ")
+    whole = count("artifact", totals.artifacts)
+    file.write(f"<noscript><p>{totals.converted} of {whole}: converted. ")
     file.write("The rest of this page needs JavaScript.</p></noscript>\n")
 
 

@@ -18,6 +18,7 @@ from converter.reports.outcomes import failure, is_converted
 from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
+from formats.plurals import count
 
 MOST = 50  # rows of a table
 LONGEST = 300  # characters of a cell
@@ -62,7 +63,7 @@ def write(report: Report, path: Path) -> None:
 
 def _lines(report: Report, facts: _Facts) -> Iterator[str]:
     totals = facts.totals
-    yield f"## {totals.converted} of {totals.artifacts} artifacts converted"
+    yield f"## {totals.converted} of {count('artifact', totals.artifacts)} converted"
     yield ""
     options = report.summary.get("options", {})
     about = [f"`{_code(report.title)}`", *(f"{k} {_cell(v)}" for k, v in options.items())]

@@ -102,7 +102,12 @@ def check_folder(
     """
     if not folder.is_dir():
         found = "is not a folder" if folder.exists() else "no such folder"
-        raise SourceError(found, where=folder, expected="a bundle, or a folder with bundles")
+        raise SourceError(
+            found,
+            where=folder,
+            expected="a bundle, or a folder with bundles",
+            hint="`convert verify SOURCE CONVERTED` compares a source with its output",
+        )
     count = threads or len(os.sched_getaffinity(0))
     is_empty = True
     pool = ThreadPoolExecutor(count)  # hashing and reading release the GIL

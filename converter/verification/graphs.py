@@ -24,6 +24,7 @@ from converter.verification.sources.torch import RunInTorch, Torch, topology_kin
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UsageError
+from formats.plurals import count
 
 DEFAULT = Options()
 
@@ -207,7 +208,7 @@ def _run_program(program: Path, file: OnnxInterface, options: Options) -> RunInT
 def _mismatch(file: OnnxInterface, there: SourceRun, *, cast_by_layers: bool) -> str:
     """Return why a file's inputs are not the source's, or ""."""
     if len(there.inputs) != len(file.inputs):
-        return f"the graph has {len(file.inputs)} inputs, the source {len(there.inputs)}"
+        return f"the graph has {count('input', len(file.inputs))}, the source {len(there.inputs)}"
     for spec, (name, dtype, _) in zip(file.inputs, there.inputs, strict=False):
         if dtype != spec.dtype and not cast_by_layers:
             return f"input {name!r} is {spec.dtype}; the source's is {dtype}"

@@ -5,7 +5,7 @@ of the target ``keras``. A graph, a `.keras` file, a SavedModel or a torch progr
 the source. If a device is requested, both are run there too, and their placement is checked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from converter.verification.outputs import compare_program
 from converter.verification.rebuilt_programs import verify_rebuilt
 from converter.verification.report import GraphReport
 from converter.verification.result import Verification, Weights, merge_weights
+from converter.verification.sources.tensorflow import signatures_of
 from converter.write.hugging_face import changed_folder
 from converter.write.keras import archive
 from formats import catalog
@@ -70,7 +71,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
     bundle = change_weights(bundle, options)
     files = _graph_files(converted)
     if converted.is_dir() and files and not (converted / MANIFEST).exists():
-        form = "onnx"  # one file for each signature, or a Triton entry
+        form = "onnx"  # one file for each signature, or models of Triton
     else:
         form = catalog.detect(Artifact(converted, options.limits)).format.id
     is_float = is_changed(bundle, options)
@@ -115,19 +116,32 @@ def _graph_files(converted: Path) -> list[Path]:
         parts = [converted / f"{part}.onnx" for part in PARTS]
         if (converted / GRAPH).is_file():
             return found
-        return [p for p in parts if p.is_file()] or sorted(converted.glob(f"*/{GRAPH}"))
+        parts = [p for p in parts if p.is_file()] or sorted(converted.glob(f"*/{GRAPH}"))
+        return parts or list(_served_files(converted))
     return [converted] if converted.suffix == ".onnx" else []
+
+
+def _served_files(repository: Path) -> Iterator[Path]:
+    """Yield the ONNX files that Triton serves of a repository, the default signature's first."""
+    for folder in sorted(path for path in repository.iterdir() if path.is_dir()):
+        if served := triton.find_model(Artifact(folder)):
+            yield folder / served
 
 
 def _compare_initializers(
     bundle: Bundle, files: Sequence[Path], options: Options
 ) -> Weights | None:
-    """Compare the weights inside ONNX files."""
-    signature = next(iter(options.signatures), None)
-    inside = [read_interface(file, options.limits) for file in files]
-    return merge_weights(
-        [compare_initializers(bundle, file, signature, tuple(options.inputs)) for file in inside]
-    )
+    """Compare the weights inside ONNX files, each with those of the signature that fits best."""
+    wanted = next(iter(options.signatures), None)
+    has_several = len(bundle.signatures) > 1 and _kind(bundle) == "graphdef"
+    found = []
+    for file in (read_interface(path, options.limits) for path in files):
+        likely = signatures_of(bundle, file, wanted) if has_several else [wanted]
+        inputs = tuple(options.inputs)
+        compared = [compare_initializers(bundle, file, signature, inputs) for signature in likely]
+        known = [one for one in compared if one is not None]
+        found.append(max(known, key=lambda w: (not w.different, w.tensors), default=None))
+    return merge_weights(found)
 
 
 def _compare_weights(
@@ -196,12 +210,16 @@ def _compare_graphs(
         return {converted.name: GraphReport("not run", reason)}
     if format in OF_TORCH:
         options = replace(options, device=_named_device(converted, format, options))
-    kind = bundle.topology.kind if bundle.topology is not None else ""
-    if format == "savedmodel" and kind != "graphdef":
+    if format == "savedmodel" and _kind(bundle) != "graphdef":
         reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
         return {converted.name: GraphReport("not run", reason)}
     found = compare_program(source, bundle, converted, format, options, signature=signature)
     return {name or converted.name: report for name, report in found.items()}
+
+
+def _kind(bundle: Bundle) -> str:
+    """Return the kind of a source's topology, or ""."""
+    return bundle.topology.kind if bundle.topology is not None else ""
 
 
 def _named_device(converted: Path, format: str, options: Options) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from converter.filesystem.temporary_copies import name_source_in_errors
 from converter.options import Options
 from converter.write import weight_files
 from converter.write.assets import write_assets
@@ -136,13 +137,16 @@ def _recorded(bundle: Bundle) -> dict[str, str]:
 def changed_folder(bundle: Bundle, artifact: Artifact) -> Iterator[Artifact]:
     """Give what transformers loads in place of a source whose weights were merged or made floats.
 
-    It lies in a temporary folder. A source of another kind stays what it is.
+    It lies in a temporary folder, under the source's own name. A source of another kind stays what
+    it is.
     """
     if bundle.topology is None or bundle.topology.kind not in hugging_face.KINDS:
         yield artifact
         return
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
-        payload = Path(folder)
+        payload = Path(folder, artifact.name)
+        payload.mkdir()
         for _ in plan(bundle, (), artifact, Options()).write(payload, verify=False, sync=False):
             pass
-        yield Artifact(payload, artifact.limits)
+        with name_source_in_errors(payload, str(artifact.path)):
+            yield Artifact(payload, artifact.limits)

@@ -11,12 +11,12 @@ from threading import Condition
 from typing import Any, NamedTuple
 
 from converter.byte_sizes import readable_size
-from converter.plurals import count
 from formats.core import digests
 from formats.core.output import SMALL
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Piece, Tensor
 from formats.errors import InternalError, VerificationError
+from formats.plurals import count
 
 
 class WeightsReport(NamedTuple):
@@ -121,7 +121,7 @@ def compare(
     extra = [name for name in output if name not in source]
     if missing or extra:
         raise VerificationError(
-            f"the output lacks {len(missing)} tensors and has {len(extra)} others",
+            f"the output lacks {count('tensor', len(missing))} and has {len(extra)} others",
             where=(missing + extra)[0],
         )
     # Tied names are one tensor: compared and hashed once.

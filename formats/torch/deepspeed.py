@@ -167,7 +167,7 @@ class _Reader:
         count = states[0].get("partition_count")
         count = max(count, default=0) if isinstance(count, list) else count
         if count != len(states):
-            raise CorruptError(f"{len(states)} ranks of {count!r:.20} are there")
+            raise CorruptError(f"has {len(states)} of {count!r:.20} ranks")
         self._add_buffers()
         self._add_frozen()
         is_by_groups = GROUPS in states[0]

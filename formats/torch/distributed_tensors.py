@@ -80,7 +80,7 @@ def join(
             if known.chunk != part.chunk:
                 raise CorruptError("parts overlap", where=origin)
     if len(values) < ranks:
-        raise RankMissingError(f"{len(values)} ranks of {ranks} are there", where=origin)
+        raise RankMissingError(f"has {len(values)} of {ranks} ranks", where=origin)
     if 0 in shape or not parts:
         if prod(shape):
             raise RankMissingError("no rank has a part of it", where=origin)

@@ -16,6 +16,7 @@ from formats.core.bundle import JSON, Bundle, SafetyFinding, Signature, TensorSp
 from formats.core.storage import Span
 from formats.core.weights import ByteOrder
 from formats.errors import CorruptError
+from formats.plurals import count
 from formats.torch.bundle import asset_members, finish
 from formats.torch.containers import Session, read_any, read_bare
 from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
@@ -217,7 +218,7 @@ class _Reader:
                 raise CorruptError("a tensor's sizes are no whole numbers", where=self.where)
             numbers.append(number)
         if len(numbers) > self.limits.max_rank:
-            raise CorruptError(f"tensor of {len(numbers)} axes", where=self.where)
+            raise CorruptError(f"tensor of {count('axis', len(numbers))}", where=self.where)
         return tuple(numbers)
 
     def note(self, program: dict[str, JSON], path: str) -> None:

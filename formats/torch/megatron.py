@@ -19,6 +19,7 @@ from formats.core.bundle import Bundle
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import ConvertError, CorruptError, UnsupportedError
+from formats.plurals import count
 from formats.torch.bundle import finish
 from formats.torch.concatenation import join_along
 from formats.torch.containers import Session, read_any
@@ -246,12 +247,12 @@ class _Reader:
                     match = LAYER.fullmatch(name)
                     start = starts.get(match[1], 0) if match else 0
                     self._add(renumber(LAYER, name, start), part, stage)
-                for layers, count in counts.items():
-                    starts[layers] = starts.get(layers, 0) + count
+                for layers, number in counts.items():
+                    starts[layers] = starts.get(layers, 0) + number
         if self.unknown:
             raise UnsupportedError(
-                f"{len(self.unknown)} parameters that ranks split in a way that we do not know: "
-                + ", ".join(self.unknown[:20])
+                f"{count('parameter', len(self.unknown))} that ranks split in a way that we do not "
+                "know: " + ", ".join(self.unknown[:20])
             )
         recorded, found = self.args.get("num_layers"), sum(starts.values())
         if len(starts) == 1 and type(recorded) is int and recorded != found:

@@ -15,6 +15,7 @@ from formats.core.bundle import Bundle
 from formats.core.storage import Span
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.limits import MIB
+from formats.plurals import count
 from formats.torch.bundle import finish
 from formats.torch.containers import Session, read_any
 from formats.torch.distributed_tensors import join
@@ -99,7 +100,7 @@ def read(artifact: Artifact) -> Bundle:
     found = _find(artifact)
     if len(found) != 1:
         raise UnsupportedError(
-            f"{len(found)} checkpoints of ranks in one folder", where=artifact.name,
+            f"{count('checkpoint', len(found))} of ranks in one folder", where=artifact.name,
             hint="Give a file of one of them",
         )  # fmt: skip
     (files,) = found
@@ -134,7 +135,7 @@ def _check_ranks(files: Files) -> None:
             raise CorruptError(f"the file of rank {rank} is not there", where=name)
     world = WORLD.search(files.stem)
     if world and int(world[1]) != len(files.names):
-        raise CorruptError(f"{len(files.names)} ranks of {world[1]} are there", where=name)
+        raise CorruptError(f"has {len(files.names)} of {count('rank', int(world[1]))}", where=name)
 
 
 class _Join:
@@ -154,8 +155,8 @@ class _Join:
         flat = [path for path in by_path if FLAT.fullmatch(path)]
         if flat:
             raise UnsupportedError(
-                f"{len(flat)} flat parameters of FSDP's LOCAL_STATE_DICT, as {flat[0]}: the files "
-                "do not record which parameters are in them",
+                f"{count('flat parameter', len(flat))} of FSDP's LOCAL_STATE_DICT, as {flat[0]}: "
+                "the files do not record which parameters are in them",
                 hint="Save the model with FSDP's SHARDED_STATE_DICT or FULL_STATE_DICT",
             )
         self.whole.tensors = []
@@ -171,8 +172,8 @@ class _Join:
             self.whole.tensors.append(first)
         if different:
             raise UnsupportedError(
-                f"{len(different)} tensors that ranks have different values of, and that do not "
-                "say how they are split: " + ", ".join(different[:20])
+                f"{count('tensor', len(different))} with different values in each rank, and no "
+                "record of how they are split: " + ", ".join(different[:20])
             )
         for name, tree in zip(self.names[1:], self.trees[1:], strict=True):
             if tree.user != self.whole.user:

@@ -18,6 +18,7 @@ from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import LimitError
 from formats.limits import KIB, MIB, Limits
+from formats.plurals import count
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar
 from formats.torch.pickled_values import (
     SCALARS,
@@ -283,7 +284,7 @@ class Tree:
             return False
         self._done[id(value)] = (False, None, MAX_USER_BYTES)
         self._mark(frame, None)
-        self.leave_out(path, f"{len(value)} plain values, too many to keep")
+        self.leave_out(path, f"{count('plain value', len(value))}, too many to keep")
         return True
 
     def _leave(self, frame: Frame) -> None:

@@ -14,6 +14,7 @@ import pictures
 import pytest
 import sessions
 import yaml
+from command_lines import check_command
 from repository import ROOT
 
 import formats.errors
@@ -36,25 +37,27 @@ def test_commands_print_what_the_document_shows(page, tmp_path):
     assert not problems, "\n".join(problems)
 
 
+# Variables that Slurm, Kubernetes and GitLab set for the first of several jobs.
+SCHEDULED = {
+    "SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2", "JOB_COMPLETION_INDEX": "0",
+    "CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "2",
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+def test_commands_for_schedulers_run_with_their_variables(tmp_path):
+    """Those for servers are run in tests/live."""
+    page = pages.Page(ROOT / "docs/registries.md")
+    ran = list(sessions.run(page, tmp_path, title="Needs a scheduler", environment=SCHEDULED))
+    assert len(ran) == 3
+    assert not [one.problem for one in ran if one.problem]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=by_name)
 def test_every_command_has_the_options_that_it_is_shown_with(page):
     """Also of the commands that do not run here: they need servers, devices, files of nobody's."""
-    import typer
-
-    from converter.cli import COMMANDS
-    from converter.cli.app import app
-
-    program = typer.main.get_command(app)
     for words, is_complete in page.converts():
-        if {"--help", "--version"} & {*words}:
-            continue
-        rest = list(words)
-        name = rest.pop(0) if rest[0] in COMMANDS else "SOURCE"
-        try:
-            program.commands[name].make_context(name, rest)
-        except Exception as e:  # noqa: BLE001 - usage errors are classes of Typer's own
-            is_named = not is_complete and "Missing parameter" in str(e)
-            assert is_named, f"convert {' '.join(words)}: {e}"
+        check_command(words, is_complete=is_complete)
 
 
 def test_a_block_that_does_not_run_says_why():

@@ -18,10 +18,6 @@ pytestmark = pytest.mark.thorough
 COUNT = 300
 
 
-# Formats of folders that the registry does not make; test_grouping.py has them.
-NOT_MADE = {"components", "flax", "hf-tensorflow", "torch-megatron", "torch-ranks", "torch-zarr"}
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
     folder = tmp_path_factory.mktemp("zoo") / "registry"
@@ -35,7 +31,7 @@ def test_every_artifact_is_listed_once_under_what_opens_it(
     found = [e for e in open_registry(str(folder), Filters()).find() if isinstance(e, Entry)]
     assert sorted(e.source for e in found) == sorted(expected)
     formats = {e.format for e in found} - {""}
-    assert formats == {f.id for f in catalog.FORMATS} - NOT_MADE
+    assert formats == {f.id for f in catalog.FORMATS}
     unknown = [e.source for e in found if not e.format]
     assert all(expected[source] for source in unknown)
 

@@ -130,7 +130,7 @@ def test_an_index_and_its_shards_must_fit(tmp_path):
     assert "shards with an index" in bundle.metadata.variant
     index["weight_map"]["ghost/kernel"] = next(iter(index["weight_map"].values()))
     (folder / "flax_model.msgpack.index.json").write_text(json.dumps(index))
-    with pytest.raises(CorruptError, match="1 tensors that no shard holds: 'ghost/kernel'"):
+    with pytest.raises(CorruptError, match="1 tensor that no shard holds: 'ghost/kernel'"):
         converter.read(folder)
 
 

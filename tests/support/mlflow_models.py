@@ -1,6 +1,7 @@
 """Models that MLflow itself logs and loads, of every flavor: one process, for importing is slow.
 
-    python mlflow_models.py log FOLDER NAME...      logs and registers models of these names
+    python mlflow_models.py log FOLDER NAME...      logs and registers models of these names;
+                                                    NAME=ARTIFACT calls it otherwise in its run
     python mlflow_models.py predict FOLDER URI...   what MLflow makes of registered ones
 
 `FOLDER/x.npy` are the inputs, `FOLDER/NAME.npy` what the source's own loader predicts of them.
@@ -98,7 +99,8 @@ def log(folder: Path, names: list[str]) -> None:
     np.save(folder / "x.npy", X)
     mlflow.set_experiment("models")
     with mlflow.start_run():
-        for name in names:
+        for given in names:
+            name, _, artifact = given.partition("=")
             if name == "function":
                 options = {"python_model": double, "input_example": ["a"]}
                 flavor, options = mlflow.pyfunc, options
@@ -111,7 +113,7 @@ def log(folder: Path, names: list[str]) -> None:
                     options["input_example"] = X
                 model = {"pytorch": "pytorch_model", "onnx": "onnx_model"}.get(kind, "model")
                 options[model] = make()
-            options["name" if MAJOR >= 3 else "artifact_path"] = name
+            options["name" if MAJOR >= 3 else "artifact_path"] = artifact or name
             flavor.log_model(registered_model_name=name, pip_requirements=["numpy"], **options)
             if name != "function":
                 np.save(folder / f"{name}.npy", predicted(f"models:/{name}/1"))

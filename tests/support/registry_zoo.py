@@ -44,15 +44,19 @@ FOLDERS = (
     "verify_torch",
     "torch_devices",
     "verify_tensorflow",
+    "components",
+    "fsdp",
+    "megatron",
+    "pretrained",
 )
 # Of these nothing can be made: no weights in them, or none that lie in the file as they are. Where
 # the graph of a hub's module is damaged, nothing says that its folder is one.
 UNUSED = (
     "hdf5/", "scripted-", "deflated", "bare", ".pbtxt", "text_savedmodel", "v1_", "zero1", "zero3",
-    "hub",
+    "hub", "fsdp/local", "v2_sharded",
 )  # fmt: skip
 SEVERAL = ("joined", "manager_checkpoint")  # folders of more than one
-LARGEST = 45_000  # bytes of a template
+LARGEST = 60_000  # bytes of a template
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -123,20 +123,29 @@ def prepare(page: Page, folder: Path) -> None:
             shutil.copy(ROOT / source, target)
 
 
-def run(page: Page, folder: Path, python: Path | None = None) -> Iterator[Ran]:
+def run(
+    page: Page,
+    folder: Path,
+    python: Path | None = None,
+    *,
+    title: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Ran]:
     """Run the blocks of a page in a folder, in their order.
 
     Args:
         page: The page.
         folder: Empty folder, in which the page's files are put and its commands run.
         python: Interpreter whose programs are used; default: this one.
+        title: Only blocks with this title, which says what they need: "Needs an S3 bucket".
+        environment: Further variables, which say where that is.
     """
     prepare(page, folder)
     python = python or Path(sys.executable)
     env = {
         **os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "NO_COLOR": "1",
         "COLUMNS": "100", "PYTHONPATH": "", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TF_CPP_MIN_LOG_LEVEL": "3", **(environment or {}),
     }  # fmt: skip
     code = 0
     doctests = [block for block in page.blocks if block.language == "pycon"]
@@ -144,7 +153,7 @@ def run(page: Page, folder: Path, python: Path | None = None) -> Iterator[Ran]:
         if block.file:
             (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.file).write_text(block.text)
-        elif not block.is_run or (block.framework and not find_spec(block.framework)):
+        elif not (block.title == title if title else _is_run_here(block)):
             continue
         elif block.language == "pycon":  # all of a page are one doctest
             if block == doctests[0]:
@@ -164,6 +173,10 @@ def run(page: Page, folder: Path, python: Path | None = None) -> Iterator[Ran]:
                 asked = any(following == "echo $?" for following, _ in commands[i + 1 : i + 2])
                 is_session = block.language == "console"
                 yield Ran(block, command, shown if is_session else None, done.stdout, code, asked)
+
+
+def _is_run_here(block: Block) -> bool:
+    return block.is_run and (not block.framework or find_spec(block.framework) is not None)
 
 
 def install(page: Page, folder: Path) -> Path:

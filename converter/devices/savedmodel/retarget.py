@@ -30,6 +30,7 @@ from formats.containers.protobuf.rewriting import Pieces
 from formats.core.bundle import Normalisation
 from formats.core.storage import Buffer, Span
 from formats.errors import UnsupportedError
+from formats.plurals import count, list_counts
 from formats.tensorflow.savedmodel import BINARY, TEXT
 from formats.tensorflow.schemas import SCHEMA
 
@@ -162,14 +163,15 @@ def _normalisations(plans: list[GraphEdits], device: str) -> Iterator[Normalisat
             number, _, what = text.partition(" ")
             counts[what] += int(number)
     if cleared:
-        detail = ", ".join(f"{name} x{n}" for name, n in sorted(cleared.items()))
+        detail = list_counts(dict(sorted(cleared.items())))
         yield Normalisation("placements cleared", cleared.total(), detail)
     if device:
         yield Normalisation(
             "placements set",
             counts["placed"] + counts["variables placed"],
-            f"{device} x{counts['placed']} nodes, x{counts['variables placed']} variables of "
-            "the object graph; the others go where their kernels and variables are",
+            f"{device}, of {count('node', counts['placed'])} and "
+            f"{count('variable', counts['variables placed'])} of the object graph; the others go "
+            "where their kernels and variables are",
         )
     for name in (
         "copies of variables made one",

@@ -49,13 +49,13 @@ def find_served_nodes(graph: Graph, meta_graph: Message) -> list[tuple[Scope, No
 
 
 def describe_ops(found: Iterable[tuple[Scope, Node]]) -> str:
-    """Return ops with their counts: ``CollectiveReduceV2 x2 (train/all_reduce)``."""
+    """Return ops with their counts: ``CollectiveReduceV2 (2, first train/all_reduce)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for scope, node in found:
         counts[node.op] += 1
         first.setdefault(node.op, f"{scope.name}/{node.name}" if scope.name else node.name)
-    return ", ".join(f"{op} x{n} ({first[op]})" for op, n in sorted(counts.items()))
+    return ", ".join(f"{op} ({n}, first {first[op]})" for op, n in sorted(counts.items()))
 
 
 def _tensors(info: Message) -> Iterator[str]:

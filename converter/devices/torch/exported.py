@@ -10,7 +10,7 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/pt2_archive/_
 import re
 from collections.abc import Iterator
 
-from converter.devices.names import TorchDevice
+from converter.devices.names import TorchDevice, describe_moves
 from converter.devices.torch import graph_json
 from converter.devices.torch.graph_json import GraphDevices
 from converter.devices.torch.members import MemberChanges, with_serialization_id
@@ -156,14 +156,14 @@ class Program:
         ):
             moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
             if moves:
-                detail = ", ".join(f"{d} x{n}" for d, n in sorted(moves.items()))
-                yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
+                detail = describe_moves(dict(sorted(moves.items())), self.device)
+                yield Normalisation(what, sum(moves.values()), detail)
 
     def _warnings(self) -> Iterator[str]:
         for text, count in self.in_graphs.warnings.items():
-            yield f"{text} ({count} x)"
+            yield f"{text} ({count})"
         if self.objects:
-            yield f"objects that are no tensors ({self.objects} x): left as they are"
+            yield f"objects that are no tensors ({self.objects}): left as they are"
 
 
 def _rewrite_nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
-from converter.devices.names import TorchDevice
+from converter.devices.names import TorchDevice, describe_moves
 from converter.devices.torch.code import CodeDevices, Edit, apply_edits, edit_code
 from converter.devices.torch.members import MemberChanges
 from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
@@ -168,14 +168,14 @@ class Program:
         ):
             moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
             if moves:
-                detail = ", ".join(f"{d} x{n}" for d, n in sorted(moves.items()))
-                yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
+                detail = describe_moves(dict(sorted(moves.items())), self.device)
+                yield Normalisation(what, sum(moves.values()), detail)
 
     def _warnings(self) -> Iterator[str]:
         for text, count in self.in_code.warnings.items():
-            yield f"the code {text} ({count} x): left as it is"
+            yield f"the code {text} ({count}): left as it is"
         for text, count in self.in_pickles.texts.items():
-            yield f"an attribute is the text {text!r} ({count} x): left as it is"
+            yield f"an attribute is the text {text!r} ({count}): left as it is"
 
 
 def shift_positions(

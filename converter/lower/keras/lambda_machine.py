@@ -15,6 +15,7 @@ from converter.lower.keras.lambda_protocols import Meaning
 from converter.lower.keras.lambda_steps import call_function
 from converter.lower.keras.lambda_values import Closure
 from converter.lower.unsupported import Unsupported
+from formats.plurals import count
 
 # Of all the Lambdas of a model together.
 MOST_STEPS = 400_000
@@ -101,7 +102,7 @@ def bound(function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> 
         found[code.rest] = tuple(left)
     elif left:
         raise Unsupported(
-            f"{len(given)} arguments for {code.name}, which takes {len(code.positional)}"
+            f"{count('argument', len(given))} for {code.name}, which takes {len(code.positional)}"
         )
     others: dict[str, Any] = {}
     for name, value in named.items():

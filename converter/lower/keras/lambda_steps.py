@@ -13,6 +13,7 @@ from converter.lower.keras.lambda_protocols import Walk
 from converter.lower.keras.lambda_values import Cell, Closure, Named
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.plurals import count
 from formats.python_bytecode import Code, Step
 
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"r": repr, "a": ascii, "s": str, "": lambda x: x}
@@ -295,14 +296,14 @@ class _Frame:
     def unpack(self, step: Step) -> None:
         parts = self.parts(step.argument)
         if len(parts) != step.argument:
-            raise Unsupported(f"{len(parts)} values for {step.argument} names")
+            raise Unsupported(f"{count('value', len(parts))} for {step.argument} names")
         self.stack.extend(reversed(parts))
 
     def unpack_rest(self, step: Step) -> None:
         before, after = step.argument
         parts = self.parts(None)
         if len(parts) < before + after:
-            raise Unsupported(f"{len(parts)} values for {before + after} names and more")
+            raise Unsupported(f"{count('value', len(parts))} for {before + after} names and more")
         end = len(parts) - after
         self.stack.extend(reversed([*parts[:before], parts[before:end], *parts[end:]]))
 

@@ -14,6 +14,7 @@ from converter.lower.keras import lambda_values as v
 from converter.lower.keras.table import TF_FUNCTIONS
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.plurals import count
 
 # fmt: off
 BINARY = {
@@ -110,7 +111,7 @@ def item(op: Builder, x: Value, key: Any) -> Any:
             if not whole and bound is not None and bound is not ...:
                 raise Unsupported(f"a tensor's [{v.describe(bound)}]")
     if sum(part is not None and part is not ... for part in places) > x.rank:
-        raise Unsupported(f"{len(places)} indices for a tensor of {x.rank} axes")
+        raise Unsupported(f"{count('index', len(places))} for a tensor of {x.rank} axes")
     plain = all(p is not ... and p is not None for p in places)
     for part, size in zip(places, x.shape, strict=False):
         if not plain or not isinstance(part, int) or not isinstance(size, int):

@@ -44,6 +44,7 @@ from converter.lower.values import Value
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
+from formats.plurals import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,11 @@ def model_of(bundle: Bundle) -> Model:
         CorruptError: The configuration is not Keras's.
     """
     if bundle.topology is None or bundle.topology.kind != "keras_config":
-        raise UnsupportedError("has no Keras configuration")
+        raise UnsupportedError(
+            f"the source is {bundle.metadata.format} without a configuration of Keras's",
+            expected="a whole model of Keras's: model.save(…), not its weights alone",
+            hint="to='safetensors' writes the weights alone",
+        )
     recorded = bundle.metadata.recorded
     version, backend = str(recorded.get("keras_version", "")), recorded.get("backend")
     if backend is None and version.split(".")[0] in ("", "0", "1"):
@@ -284,7 +289,8 @@ class _Walk:
         wanted = list(references(model.inputs))
         if len(given) != len(wanted):
             raise Unsupported(
-                f"a call with {len(given)} tensors of a model that has {len(wanted)} inputs"
+                f"a call with {count('tensor', len(given))} of a model that has "
+                f"{count('input', len(wanted))}"
             )
         inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
         masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}

@@ -20,6 +20,7 @@ from formats.core.strings import Strings
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
 from formats.onnx import tensors
+from formats.plurals import count
 
 Opener = Callable[[str], File]
 
@@ -191,7 +192,9 @@ def shape(proto: Message) -> Shape:
     """
     found: list[int | str | None] = []
     if len(proto.dim) > MOST_AXES:
-        raise CorruptError(f"a value of {len(proto.dim)} axes", expected=f"at most {MOST_AXES}")
+        raise CorruptError(
+            f"a value of {count('axis', len(proto.dim))}", expected=f"at most {MOST_AXES}"
+        )
     for dim in proto.dim:
         if dim.which("value") == "dim_value" and dim.dim_value >= 0:
             found.append(int(dim.dim_value))

@@ -16,6 +16,7 @@ from converter.lower.tf.context import Context
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
+from formats.plurals import count
 
 FARTHEST = 64  # copies of copies
 MOST_SEARCHES = 200  # for the input that a string is a copy of: each looks at all nodes
@@ -100,7 +101,7 @@ class Decoded:
         """
         spec = self._op.graph.specs[origin.name]
         if spec.unranked or len(spec.shape) > 1:
-            raise Unsupported(f"strings in {len(spec.shape)} axes")
+            raise Unsupported(f"strings in {count('axis', len(spec.shape))}")
         return Origin(origin.name, self._named(origin.name, spec.shape), None)
 
     def _inputs(self) -> set[str]:

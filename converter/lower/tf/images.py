@@ -19,6 +19,7 @@ from converter.lower.ops.resize_computed import Size
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
+from formats.plurals import count
 
 F = np.float32
 REPEATED = ("float32", "float16", "int32", "int8", "uint8")  # dtypes of onnxruntime's Resize
@@ -33,7 +34,7 @@ def _sizes(op: Context, size: Value) -> tuple[list[Size], list[Dim]]:
     """
     dims: list[Dim] = op.dims(size) if isinstance(size.shape[0], int) else [None, None]
     if len(dims) != 2:
-        raise Unsupported(f"a size of {len(dims)} numbers")
+        raise Unsupported(f"a size of {count('number', len(dims))}")
     found: list[Size] = []
     for i, n in enumerate(dims):
         if isinstance(n, int):

@@ -36,6 +36,7 @@ from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_rou
 from converter.lower.tf.session import Session
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.plurals import count
 
 Condition = Callable[[list[ProgramValue]], ProgramValue]
 Round = Callable[[list[ProgramValue]], list[ProgramValue]]
@@ -378,7 +379,9 @@ def _keep_shapes(
             continue
         before = inner[i].shape
         if value.rank != len(before):
-            raise Unsupported(f"a loop whose variable of {len(before)} axes gets {value.rank}")
+            raise Unsupported(
+                f"a loop whose variable of {count('axis', len(before))} gets {value.rank}"
+            )
         joined = tuple(m if m == n else None for m, n in zip(before, value.shape, strict=True))
         if joined != before:
             plan.shapes[i] = joined

@@ -24,6 +24,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
+from formats.plurals import count
 
 # -- Fourier transforms ----------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ def fft(op: Context, input: ProgramValue, /, *, axes: int, inverse: bool = False
 def _lengths(op: Context, fft_length: Value, axes: int) -> list[Dim]:
     dims = op.dims(fft_length)
     if len(dims) != axes:
-        raise Unsupported(f"{len(dims)} lengths for {axes} axes")
+        raise Unsupported(f"{count('length', len(dims))} for {axes} axes")
     return dims
 
 

@@ -10,6 +10,7 @@ from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
+from formats.plurals import count
 
 # -- sorted ----------------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> 
 def _axis(op: Context, x: Value, axis: Value) -> int | None:
     found = op.ints(axis, "an axis")
     if len(found) > 1:
-        raise Unsupported(f"{len(found)} axes")
+        raise Unsupported(count("axis", len(found)))
     if not found and x.rank != 1:
         raise Unsupported("a tensor of several axes without one")
     return None if not found or x.rank == 1 else found[0]

@@ -33,6 +33,7 @@ from converter.lower.tf.table import OPS, Row
 from converter.lower.unsupported import MISFITS, Finding, Unsupported, explain_misfit
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
+from formats.plurals import count
 
 DEEPEST = 100  # maximum depth of nested function calls
 MOST_NODES = 200_000  # maximum number of lowered nodes, those of a function counted per call
@@ -101,7 +102,7 @@ class Walker:
         body = self.library.function(name)
         if len(body.arguments) != len(arguments):
             raise CorruptError(
-                f"function {name!r} is called with {len(arguments)} arguments",
+                f"function {name!r} is called with {count('argument', len(arguments))}",
                 expected=str(len(body.arguments)),
             )
         path = (*self.current.path, at or name) if self.current is not None else ()
@@ -148,7 +149,9 @@ class Walker:
             return UNKNOWN if found is None else found
         number = _number(port, body_state.body.nodes[port.node])
         if not 0 <= number < len(found):
-            raise CorruptError(f"node {port.node!r} has {len(found)} outputs, and not {number + 1}")
+            raise CorruptError(
+                f"node {port.node!r} has {count('output', len(found))}, and not {number + 1}"
+            )
         return found[number]
 
     def _order(

@@ -20,6 +20,7 @@ from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Permutation, Value, identity
 from formats.core.weights import Tensor
+from formats.plurals import count
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
@@ -245,7 +246,7 @@ class Context(Builder):
         """X in another shape, all of whose sizes are known or have names."""
         shape = tuple(shape)
         if len(shape) > MOST_AXES:
-            raise Unsupported(f"a shape of {len(shape)} axes")
+            raise Unsupported(f"a shape of {count('axis', len(shape))}")
         x = self.plain(x)
         if shape == x.shape and None not in shape:
             return x

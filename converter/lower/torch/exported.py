@@ -38,6 +38,7 @@ from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
 from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.plurals import count
 from formats.torch.export import SCALAR_TYPES, entry_name, input_specs
 
 WEIGHTS = {
@@ -311,7 +312,9 @@ class _Lowering:
         names = [output_name(arg) for arg in list_or_empty(content.get("inputs"))]
         outputs = list_or_empty(content.get("outputs"))
         if len(names) != len(given):
-            raise CorruptError(f"a graph of {len(names)} inputs is given {len(given)} values")
+            raise CorruptError(
+                f"a graph of {count('input', len(names))} is given {count('value', len(given))}"
+            )
         outside = self.current
         self.current = GraphValues(self.op, content, self.names)
         self.current.values.update(zip(names, given, strict=True))

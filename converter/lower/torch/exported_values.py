@@ -23,6 +23,7 @@ from converter.lower.torch.program_values import ProgramValue
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import CorruptError
+from formats.plurals import count
 from formats.torch.export import SCALAR_TYPES
 
 # What an argument may be that has no part in what is computed.
@@ -117,7 +118,7 @@ class GraphValues:
         if not outputs:
             return
         if not isinstance(made, list):
-            raise Unsupported(f"{len(outputs)} outputs")
+            raise Unsupported(count("output", len(outputs)))
         for output, value in zip(outputs, made, strict=False):
             self._name(require_object(output, "an output that is no object"), value)
         # What only training reads is not made.
@@ -156,7 +157,7 @@ class GraphValues:
             raise Unsupported(f"torch records {dtype}, and not {value.dtype}")
         shape = self.shape(meta)
         if len(shape) != value.rank:
-            raise Unsupported(f"torch records {len(shape)} axes, and not {value.rank}")
+            raise Unsupported(f"torch records {count('axis', len(shape))}, and not {value.rank}")
         for ours, theirs in zip(value.shape, shape, strict=True):
             if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
                 raise Unsupported(

@@ -11,6 +11,7 @@ from converter.lower.torch.program_values import Ints, Scalar
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.plurals import count
 
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
@@ -19,7 +20,7 @@ def _ends(x: Value, pad: Ints) -> list[tuple[int, int]]:
     """Return padding before and after each axis."""
     widths = [(0, 0)] * x.rank
     if len(pad) % 2 or len(pad) // 2 > x.rank:
-        raise Unsupported(f"padding of {len(pad)} numbers")
+        raise Unsupported(f"padding of {count('number', len(pad))}")
     for i in range(len(pad) // 2):
         low, high = pad[2 * i], pad[2 * i + 1]
         if not isinstance(low, int) or not isinstance(high, int):

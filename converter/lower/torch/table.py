@@ -30,6 +30,7 @@ from converter.lower.table import OpTable
 from converter.lower.table import Row as OpRow
 from converter.lower.torch.program_values import Size
 from converter.lower.unsupported import Unsupported
+from formats.plurals import count
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
 IGNORED = frozenset((
@@ -51,7 +52,7 @@ class Row(OpRow):
             Unsupported: There are more, others or fewer than the handler takes.
         """
         if len(args) > len(self.parameters):
-            raise Unsupported(f"{len(args)} arguments")
+            raise Unsupported(count("argument", len(args)))
         found = dict(zip(self.parameters, args, strict=False))
         for word, value in kwargs.items():
             name = f"{word}_" if iskeyword(word) else word

@@ -35,6 +35,7 @@ from converter.lower.encoded import (
 )
 from converter.lower.fingerprints import fingerprint
 from formats.errors import UsageError
+from formats.plurals import list_counts
 
 USUAL_RATE = 16000  # sample rate of audio if nothing reads the rate
 GRAIN = 1 << 15  # steps from 0 to 1 of a 16-bit sample
@@ -93,8 +94,10 @@ def _count(one: Encoded, given: Arrays) -> int:
         return 1
     counts = {p.name: len(given[p.name]) for p in one.parts if p.name and p.role != VALUES}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} {n}" for name, n in counts.items())
-        raise UsageError(f"inputs of {one.input!r} have several numbers of rows: {said}")
+        raise UsageError(
+            f"arrays for {one.input!r} with different numbers of rows: {list_counts(counts)}",
+            expected="one row for each serialized string in every array",
+        )
     fixed = [n for n in one.shape if isinstance(n, int)]
     return next(iter(counts.values()), int(np.prod(fixed)))
 
@@ -107,7 +110,9 @@ def _sizes(one: Encoded, count: int) -> tuple[int, ...]:
         sizes.append(n if isinstance(n, int) else left)
         left = left if isinstance(n, int) else 1
     if int(np.prod(sizes)) != count:
-        raise UsageError(f"{count} rows for {one.input!r}", expected=str(list(one.shape)))
+        raise UsageError(
+            f"{count} rows for {one.input!r}", expected=f"as many as fill {list(one.shape)}"
+        )
     return tuple(sizes)
 
 
@@ -173,8 +178,10 @@ def _values(row: _Row, parts: Sequence[Part]) -> np.ndarray | None:
         return np.zeros(end - begin, _numpy(values.dtype))
     found = row.whole(values)
     if counts.min(initial=0) < 0 or int(counts.sum()) != len(found):
-        said = f"{parts[-1].name!r} says {int(counts.sum())} values"
-        raise UsageError(f"{said}, and {values.name!r} has {len(found)}")
+        raise UsageError(
+            f"{len(found)} values in {values.name!r}",
+            expected=f"{int(counts.sum())}, the sum of {parts[-1].name!r}",
+        )
     return found[begin:end]
 
 
@@ -232,7 +239,9 @@ def _picture(row: _Row) -> bytes:
     if row.one.settings.get("form") == "GIF" and levels.ndim == 4 and len(levels) == 1:
         levels = levels[0]  # TensorFlow takes a PNG for a GIF of one frame
     if levels.ndim != 3 or 0 in levels.shape:
-        raise UsageError(f"{part.name!r} is {list(levels.shape)}", expected="a picture")
+        raise UsageError(
+            f"{part.name!r} is {list(levels.shape)}", expected="[height, width, channels]"
+        )
     if levels.dtype.kind == "f":
         levels = np.rint(levels * 255).astype("u1")
     return write_bmp(levels) if row.one.settings.get("form") == "BMP" else write_png(levels)
@@ -242,7 +251,7 @@ def write_png(levels: np.ndarray) -> bytes:
     """Return an image [height, width, channels] of uint8 or uint16 as a PNG file."""
     height, width, channels = levels.shape
     if channels not in COLOURS:
-        raise UsageError(f"a picture of {channels} channels", expected="1 to 4")
+        raise UsageError(f"an image of {channels} channels", expected="1 to 4, as PNG has them")
     depth = levels.dtype.itemsize * 8
     lines = np.ascontiguousarray(levels, levels.dtype.newbyteorder(">"))
     rows = b"".join(b"\0" + lines[y].tobytes() for y in range(height))
@@ -260,7 +269,7 @@ def write_bmp(levels: np.ndarray) -> bytes:
     """Return an image [height, width, 3 or 4] of uint8 as a BMP file, rows from the top."""
     height, width, channels = levels.shape
     if channels not in (3, 4):
-        raise UsageError(f"a picture of {channels} channels", expected="3 or 4")
+        raise UsageError(f"an image of {channels} channels", expected="3 or 4, as BMP has them")
     swapped = levels[..., [2, 1, 0, *range(3, channels)]].astype("u1")
     fill = b"\0" * (-width * channels % 4)
     data = b"".join(line.tobytes() + fill for line in swapped)
@@ -330,7 +339,10 @@ def _cell(row: _Row, part: Part) -> str:
     if text in ("", said["na_value"]):
         if part.default == [text]:
             return ""
-        raise UsageError(f"{part.name!r} has a text that stands for a missing one: {text!r}")
+        raise UsageError(
+            f"{part.name!r} has {text!r}, which CSV reads as a missing value",
+            expected=f"another string, or the default {part.default!r}",
+        )
     if said["use_quote_delim"] and any(c in text for c in (str(said["field_delim"]), '"', "\n")):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -351,7 +363,10 @@ def _hash(one: Encoded, numbers: np.ndarray) -> np.ndarray:
     found = np.empty(numbers.size, object)
     for i, number in enumerate(numbers.reshape(-1)):
         if int(number) not in known:
-            raise UsageError(f"{int(number)} for {one.input!r} is the fingerprint of no known text")
+            raise UsageError(
+                f"{int(number)} for {one.input!r} is the fingerprint of no known string",
+                expected="fingerprints of the vocabulary's strings",
+            )
         found[i] = known[int(number)]
     return found.reshape(numbers.shape)
 

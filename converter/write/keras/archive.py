@@ -30,6 +30,7 @@ from formats.core.storage import Blocks
 from formats.core.weights import Tensor
 from formats.errors import VerificationError
 from formats.keras import writer as keras_archive
+from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -111,7 +112,7 @@ class KerasArchive(Plan):
 
     def summary(self) -> str:
         """Return how many variables there are."""
-        return f"{len(self._file.variables)} variables"
+        return count("variable", len(self._file.variables))
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file, read it again and compare the weights."""

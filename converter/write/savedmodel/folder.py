@@ -17,7 +17,6 @@ from converter.devices.names import parse_tensorflow_device
 from converter.devices.savedmodel.retarget import retarget_graph
 from converter.events import Progress, Step
 from converter.options import Options
-from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.plan import Plan, Writing
 from converter.write.savedmodel.check import check_placement, compare_folder
@@ -28,6 +27,7 @@ from formats.core.output import Output, write_file
 from formats.core.storage import Blocks, Span
 from formats.errors import SafetyError, StorageError, UnsupportedError
 from formats.limits import Limits
+from formats.plurals import count
 from formats.tensorflow.savedmodel import ASSETS, BINARY, EXTRA, FINGERPRINT, KERAS, TEXT, VARIABLES
 
 if TYPE_CHECKING:

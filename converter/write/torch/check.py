@@ -7,6 +7,7 @@ from converter.write.torch.storages import Description
 from formats.containers.pickle.values import Odd, Record, SetOf
 from formats.core.weights import row_major
 from formats.errors import VerificationError
+from formats.plurals import count
 from formats.torch.tensor_values import TensorValue
 
 
@@ -25,7 +26,7 @@ def check_tensors(planned: Counter[Description], value: object) -> None:
         return
     lacking, extra = list(planned - found), list(found - planned)
     raise VerificationError(
-        f"the file lacks {len(lacking)} tensors and has {len(extra)} others, first "
+        f"the file lacks {count('tensor', len(lacking))} and has {len(extra)} others, first "
         f"{(lacking + extra)[0]}"
     )
 

@@ -15,12 +15,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from converter.byte_sizes import readable_size
-from converter.devices.names import TorchDevice, parse_torch_device
+from converter.devices.names import TorchDevice, describe_moves, parse_torch_device
 from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
-from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.background import Background
 from converter.write.plan import Plan, Writing
@@ -38,6 +37,7 @@ from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError, VerificationError
 from formats.limits import Limits
+from formats.plurals import count
 from formats.torch import structure as torch_structure
 from formats.torch.writer import Archive
 
@@ -203,7 +203,8 @@ def _plan_state_dict(
     pickle = dumps(_add_module_versions(made, bundle, before, renamed))
     about = mapped.metadata
     apart = [
-        Normalisation("kept apart", 1, f"{name}: {why}") for name, why in made.kept_apart.items()
+        Normalisation("tensors kept apart", 1, f"{name}: {why}")
+        for name, why in made.kept_apart.items()
     ]
     left_out = list(about.left_out)
     if mapped.topology is not None:
@@ -309,12 +310,12 @@ def _describe_moves(
     elsewhere -= len(stayed) if str(device) != "cpu" else 0
     found = []
     if elsewhere:
-        counts = ", ".join(f"{name} x{n}" for name, n in devices.items())
-        found.append(Normalisation("devices", elsewhere, f"{counts} -> {device}"))
+        before = {n: c for n, c in devices.items() if n not in ("meta", str(device))}
+        found.append(Normalisation("device tags", elsewhere, describe_moves(before, device)))
     if stayed and str(device) != "cpu":
         listed = ", ".join(stayed[:5]) + (", …" if len(stayed) > 5 else "")
         detail = f"states of random generators, which torch takes from the CPU only: {listed}"
-        found.append(Normalisation("kept on the CPU", len(stayed), detail))
+        found.append(Normalisation("tensors kept on the CPU", len(stayed), detail))
     return found
 
 
@@ -331,11 +332,13 @@ def _describe_layouts(changes: Mapping[str, JSON]) -> list[Normalisation]:
     as_torch = [c for c in changes.values() if isinstance(c, dict) and "reason" not in c]
     found = []
     if as_torch:
-        detail = "as torch.nn has them; convert.json in the archive tells what became of each"
-        found.append(Normalisation("names and layouts of Keras", len(as_torch), detail))
+        detail = "convert.json in the archive tells what became of each"
+        what = "weights named and laid out as in torch.nn"
+        found.append(Normalisation(what, len(as_torch), detail))
     if len(changes) > len(as_torch):
-        detail = "of layers that torch.nn has no twin of"
-        found.append(Normalisation("names and layouts kept", len(changes) - len(as_torch), detail))
+        detail = "torch.nn has no such layer"
+        what = "weights named and laid out as in Keras"
+        found.append(Normalisation(what, len(changes) - len(as_torch), detail))
     return found
 
 

@@ -30,6 +30,7 @@ from converter.normalise.layouts import compute_tensor, permute, reshape, zeros
 from formats.core.bundle import JSON, Bundle
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
+from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.keras.model import Layer
@@ -92,7 +93,9 @@ class Weights:
             raise NoTorchLayerError(f"it has no {role}")
         tensor = self.tensors[name]
         if rank is not None and len(tensor.shape) != rank:
-            raise NoTorchLayerError(f"its {role} has {len(tensor.shape)} axes, not {rank}")
+            raise NoTorchLayerError(
+                f"its {role} has {count('axis', len(tensor.shape))}, not {rank}"
+            )
         return name, tensor
 
 
@@ -154,7 +157,7 @@ def dense(kind: str, config: Config, weights: Weights) -> list[TorchWeight]:
     name, tensor = weights.take("kernel")
     tensor = _current_kernel(kind, config, name, tensor)
     if len(tensor.shape) != rank:
-        raise NoTorchLayerError(f"its kernel has {len(tensor.shape)} axes, not {rank}")
+        raise NoTorchLayerError(f"its kernel has {count('axis', len(tensor.shape))}, not {rank}")
     axes = (rank - 1, rank - 2, *range(rank - 2))
     return [
         TorchWeight(
@@ -174,7 +177,7 @@ def depthwise(kind: str, config: Config, weights: Weights) -> list[TorchWeight]:
     name, tensor = weights.take(role)
     tensor = _current_kernel(kind, config, name, tensor)
     if len(tensor.shape) != rank:
-        raise NoTorchLayerError(f"its {role} has {len(tensor.shape)} axes, not {rank}")
+        raise NoTorchLayerError(f"its {role} has {count('axis', len(tensor.shape))}, not {rank}")
     *sizes, channels, multiplier = tensor.shape
     axes = (rank - 2, rank - 1, *range(rank - 2))
     turned = permute(tensor, axes, (channels * multiplier, 1, *sizes))
@@ -184,7 +187,9 @@ def depthwise(kind: str, config: Config, weights: Weights) -> list[TorchWeight]:
     inner, matrix = weights.take("pointwise_kernel")
     matrix = _current_kernel(kind, config, inner, matrix)
     if len(matrix.shape) != rank:
-        raise NoTorchLayerError(f"its pointwise_kernel has {len(matrix.shape)} axes, not {rank}")
+        raise NoTorchLayerError(
+            f"its pointwise_kernel has {count('axis', len(matrix.shape))}, not {rank}"
+        )
     back = (rank - 1, rank - 2, *range(rank - 2))
     return [
         TorchWeight("depthwise.weight", turned, (name,), layout),

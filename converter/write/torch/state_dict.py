@@ -14,6 +14,7 @@ from formats.containers.pickle.encoder import Call, Name
 from formats.core.bundle import Bundle, Encoding
 from formats.core.weights import Strided, Tensor, row_major
 from formats.errors import UnsupportedError
+from formats.plurals import count
 from formats.torch.tensor_values import TYPES, TorchType
 
 # Types of which torch counts two elements as one: two numbers to a byte.
@@ -84,7 +85,7 @@ class _Builder:
         if gaps:
             more = f" and {len(gaps) - 20} more" if len(gaps) > 20 else ""
             raise UnsupportedError(
-                f"not supported: {len(gaps)} tensors of types that torch has not: "
+                f"not supported: {count('tensor', len(gaps))} of types that torch has not: "
                 f"{', '.join(gaps[:20])}{more}",
                 hint="to='portable' keeps them",
             )

@@ -90,7 +90,7 @@ def parse_settings(given: Mapping[str, str]) -> Settings:
     """
     found = {}
     for name, value in given.items():
-        check_choice("triton setting", name, PARSERS)
+        check_choice("triton", name, PARSERS)
         found[name] = PARSERS[name](name, value)
     settings = Settings(**found)
     queue = {"queue_delay_us", "preferred_batch_sizes"} & found.keys()

@@ -45,7 +45,7 @@ def test_a_name_alone_is_nothing():
     assert graph.initializers["w"] == Weight("graph.w")
     assert np.array_equal(bundle.weights["graph.w"].numpy(), BIG)
     assert np.array_equal(bundle.weights["w"].numpy(), OTHER)
-    assert graph.notes == [f"1 tensors ({BIG.nbytes} bytes) are the exporter's own"]
+    assert graph.notes == [f"1 tensor ({BIG.nbytes} bytes) of the exporter's own"]
 
 
 def test_turned():

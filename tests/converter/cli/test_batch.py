@@ -56,7 +56,11 @@ def test_a_line_for_each_artifact_and_the_worst_exit_code(registry, tmp_path):
     assert done.returncode == 3
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("planned     4 to convert")
+    assert lines[:2] == [
+        "found       4 artifacts: safetensors (3), unknown (1)",
+        "skipped     no model (1)",
+    ]
+    assert lines[2].startswith("planned     4 to convert")
     good = {line.split()[1] for line in lines if line.startswith("done ")}
     assert good == {"a.portable", "b/c.portable", "b/d.portable"}
     (bad,) = (line for line in lines if line.startswith("failed "))

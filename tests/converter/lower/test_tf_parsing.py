@@ -85,7 +85,7 @@ def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, numb
     given, _ = stored_of(unpacked, model, number, signature)
     bundle, graph = lowered(unpacked, model, signature)
     if model in HASHED:
-        with pytest.raises(UsageError, match="is the fingerprint of no known text"):
+        with pytest.raises(UsageError, match="is the fingerprint of no known string"):
             encode(graph.encoded, given)
         return
     texts = encode(graph.encoded, given)

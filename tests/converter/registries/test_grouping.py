@@ -1,6 +1,7 @@
 """Which names of a folder are one artifact, without any folder."""
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -19,7 +20,8 @@ def divided(files: Mapping[str, bytes], label: str = "model") -> Division:
         return files[name][:most]
 
     def inside(folder: str) -> list[str]:
-        return sorted(n.removeprefix(f"{folder}/") for n in files if n.startswith(f"{folder}/"))
+        below = (n.removeprefix(f"{folder}/") for n in files if n.startswith(f"{folder}/"))
+        return sorted({n.partition("/")[0] for n in below})
 
     return divide(Listing(label, top, folders, read, head, inside))
 
@@ -34,6 +36,11 @@ LOCATION = b"\n\x08location\x12"
 ROWS = [
     ("a.h5 b.pt c.txt", {}, "a.h5 b.pt c.txt", ""),
     ("MLmodel data/model.pth conda.yaml", {"": ""}, "", ""),
+    ("config.pbtxt 1/model.onnx labels.txt", {"": ""}, "labels.txt", ""),
+    ("config.pbtxt 1/model.onnx/m.onnx 1/model.onnx/m.data", {"": ""}, "", ""),
+    ("config.pbtxt 2/model.onnx 10/model.onnx 10/w.data", {"": ""}, "", "2"),
+    ("config.pbtxt 1/model.plan", {}, "config.pbtxt", ""),
+    ("config.pbtxt model.onnx", {}, "config.pbtxt model.onnx", ""),
     ("saved_model.pb variables/x assets/y other/z frozen.pb", {"": ""}, "frozen.pb", ""),
     ("saved_model.pbtxt fingerprint.pb", {"": ""}, "", ""),
     ("config.json metadata.json model.weights.h5 tokenizer.json", {"": ""}, "tokenizer.json", ""),
@@ -100,7 +107,8 @@ def test_what_belongs_together(
     assert len(set(told)) == len(told)
     assert tops <= set(told)
     for name in set(files.split()) - tops:
-        assert name in told or name.partition("/")[0] in inside
+        folders = {str(folder) for folder in PurePosixPath(name).parents}
+        assert name in told or folders & (inside | set(found.skipped))
 
 
 def test_files_of_ranks_that_hold_parts_of_tensors() -> None:
@@ -113,6 +121,22 @@ def test_files_of_ranks_that_hold_parts_of_tensors() -> None:
     assert (list(found.files), list(found.skipped)) == (["x.pt"], ["optim_rank0.pt"])
     found = divided({f"ba{step}-rank{rank}.pt": parts for step in (1, 2) for rank in (0, 1)})
     assert [g.called for g in found.groups] == ["ba1-rank0.pt", "ba2-rank0.pt"]
+
+
+def test_a_configuration_says_what_triton_serves() -> None:
+    files = names("1/model.onnx 2/model.onnx 2/net.onnx")
+
+    def served(text: bytes) -> tuple[list[tuple[str, ...]], list[str]]:
+        found = divided({**files, "config.pbtxt": text})
+        return [group.files for group in found.groups], sorted(found.skipped)
+
+    newest = ("config.pbtxt", "2/model.onnx", "2/net.onnx")
+    assert served(b'backend: "onnxruntime"') == ([newest], ["1"])
+    assert served(b'default_model_filename: "net.onnx"') == ([newest], ["1"])
+    one = b"version_policy { specific { versions: [1] } }"
+    assert served(one) == ([("config.pbtxt", "1/model.onnx")], ["2"])
+    assert served(b'platform: "tensorrt_plan"') == ([], [])
+    assert served(b"no { message") == ([], [])
 
 
 def test_arrays_of_zarr_that_a_checkpoint_has() -> None:

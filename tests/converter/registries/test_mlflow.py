@@ -173,7 +173,7 @@ def test_a_version_whose_files_are_gone_is_an_artifact_that_fails(server, tmp_pa
     server.add("a", {"data/model.pth": b""})
     assert sources("models:/a") == ["models:/a/1", "models:/a/2"]
     for n in (1, 2):
-        with pytest.raises(SourceError, match="any more"):
+        with pytest.raises(SourceError, match=r"nothing is there|any more"):
             stage(f"models:/a/{n}", tmp_path)
 
 

@@ -1,6 +1,7 @@
 """``--to hf``: weights as safetensors, and the files beside them as they are."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ from repository import FIXTURES
 from safetensors.numpy import load_file, save_file
 
 import converter
+from converter.normalise.quantized.schemes import find_floats
 from converter.options import Options
-from formats.errors import UsageError
+from converter.write.hugging_face import changed_folder
+from formats.artifact import Artifact
+from formats.errors import CorruptError, UsageError
 
 ADAPTER = FIXTURES / "peft/lora.adapter"
 
@@ -70,3 +74,19 @@ def test_a_source_without_a_configuration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"needs the configuration"):
         converter.convert(folder_of(tmp_path / "source"), to="hf", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_errors_name_the_source_and_not_the_changed_copy_of_it(tmp_path: Path) -> None:
+    source = tmp_path / "a model"
+    shutil.copytree(FIXTURES / "hf_quantized/gptq4_gpt2", source)
+    bundle = find_floats(converter.read(source))[0]
+
+    def fail() -> None:
+        with changed_folder(bundle, Artifact(source)) as copy:
+            path = str(copy.path)
+            assert (path != str(source), copy.name) == (True, "a model")
+            raise CorruptError(f"{path}/a.json", where=f"{path}/x", expected=path, hint=path)
+
+    with pytest.raises(CorruptError) as raised:
+        fail()
+    assert str(raised.value) == f"{source}/x: {source}/a.json; expected {source}. {source}"

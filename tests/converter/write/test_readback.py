@@ -126,7 +126,7 @@ def test_one_wrong_bit_is_found_and_named(tmp_path, source, name, where):
 
 def test_missing_extra_and_reshaped_tensors_are_found(tmp_path, source):
     _, output = stored(tmp_path / "out", source)
-    with pytest.raises(VerificationError, match="lacks 1 tensors and has 0"):
+    with pytest.raises(VerificationError, match="lacks 1 tensor and has 0"):
         compare({**source, "more": source["first"]}, output, with_digests=False)
     with pytest.raises(VerificationError, match="lacks 0 tensors and has 1"):
         compare({n: t for n, t in source.items() if n != "first"}, output, with_digests=False)

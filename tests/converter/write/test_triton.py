@@ -268,6 +268,10 @@ def test_every_signature_is_a_model_of_a_repository(tmp_path: Path) -> None:
         session = onnx_run.session(out / name / "3/model.onnx")
         config = parsed((out / name / "config.pbtxt").read_text())
         assert [t.name for t in config.input] == [t.name for t in session.get_inputs()]
+    checked = converter.verify(HEADS, out)
+    assert list(checked.graphs) == [f"{name}/3/model.onnx" for name in models]
+    assert checked.weights is not None
+    assert (checked.weights.tensors, checked.weights.different) == (6, ())
     service = yaml.safe_load((out / "inferenceservice.yaml").read_text())
     assert service["metadata"]["name"] == "heads"
     assert service["spec"]["predictor"]["model"]["storageUri"] == "gs://b/it's"

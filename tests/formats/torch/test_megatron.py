@@ -306,7 +306,7 @@ def test_names_that_are_unknown_are_refused_unless_ranks_have_the_same(tmp_path)
         model["mixer.in_proj.weight"] = numbers(4, 4, seed=rank)
         model["mixer.a"] = numbers(4, seed=7)
 
-    with pytest.raises(UnsupportedError, match=r"1 parameters .*: mixer.in_proj.weight"):
+    with pytest.raises(UnsupportedError, match=r"1 parameter .*: mixer.in_proj.weight"):
         read(two_ranks(tmp_path, change))
 
 

@@ -26,6 +26,7 @@ from converter.lower.torch.script.values import (
 )
 from converter.lower.unsupported import MISFITS, Unsupported, explain_misfit
 from formats.errors import CorruptError, LimitError
+from formats.plurals import count
 from formats.torch.script_objects import Instance
 
 MOST_STEPS = 60_000  # statements, those of a loop each time
@@ -48,7 +49,7 @@ class ScriptInterpreter(ExpressionInterpreter):
         given = [callee.owner, *args] if callee.owner is not None else list(args)
         parameters = function.parameters
         if len(given) > len(parameters):
-            raise CorruptError(f"a call with {len(given)} arguments", where=function.where)
+            raise CorruptError(f"a call with {count('argument', len(given))}", where=function.where)
         names = dict(zip((p.name for p in parameters), given, strict=False))
         names.update(kwargs)
         for p in parameters:
@@ -142,7 +143,7 @@ class ScriptInterpreter(ExpressionInterpreter):
                 value = [UNKNOWN] * len(target.elts)
             self.seen(value)
             if not isinstance(value, list | tuple) or len(value) != len(target.elts):
-                raise Unsupported(f"{words(value)} in place of {len(target.elts)} values")
+                raise Unsupported(f"{words(value)} in place of {count('value', len(target.elts))}")
             for one, operand in zip(target.elts, value, strict=True):
                 self._assign(one, operand)
         elif isinstance(target, ast.Attribute):

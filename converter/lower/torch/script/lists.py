@@ -13,6 +13,7 @@ from converter.lower.torch.script.numbers import compute
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, has_tensors, words
 from converter.lower.unsupported import Unsupported
+from formats.plurals import count
 
 List = Callable[..., Any]
 LISTS: dict[str, List] = {}
@@ -85,7 +86,7 @@ def append(interpreter: Interpreter, items: Items, item: ProgramValue) -> Items:
     if not interpreter.appended(items, item):
         _changeable(interpreter, items).append(item)
         if len(items) > MOST_ITEMS:
-            raise Unsupported(f"a list of {len(items)} elements")
+            raise Unsupported(f"a list of {count('element', len(items))}")
     return items
 
 
@@ -118,7 +119,7 @@ def extend(interpreter: Interpreter, items: Items, more: ProgramValue) -> None:
     """Append all of another list."""
     _changeable(interpreter, items).extend(known(more))
     if len(items) > MOST_ITEMS:
-        raise Unsupported(f"a list of {len(items)} elements")
+        raise Unsupported(f"a list of {count('element', len(items))}")
 
 
 @on_lists("pop")

@@ -33,6 +33,7 @@ from converter.lower.torch.script.values import (
 )
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
+from formats.plurals import count
 
 MOST_TRIES = 8  # until the shapes that go into an iteration are those that come back
 
@@ -121,7 +122,9 @@ def loop(
 
 
 def _other_rank(before: Shape, after: Value) -> Shape:
-    raise Unsupported(f"a loop that makes a tensor of {len(before)} axes one of {after.rank}")
+    raise Unsupported(
+        f"a loop that makes a tensor of {count('axis', len(before))} one of {after.rank}"
+    )
 
 
 def _values(interpreter: Interpreter, carried: Carried) -> list[Value]:

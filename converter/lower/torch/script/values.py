@@ -10,6 +10,7 @@ from converter.lower.torch.script.source import Function
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import LimitError
+from formats.plurals import count
 from formats.torch.script_objects import DeviceName, Instance, Opaque
 
 MOST_ITEMS = 100_000  # of a list, or letters of a string, that a program makes
@@ -29,7 +30,7 @@ class Items(list[Any]):
     def __init__(self, items: Sequence[Any] = (), depth: int = 0) -> None:
         super().__init__(items)
         if len(self) > MOST_ITEMS:
-            raise Unsupported(f"a list of {len(self)} elements")
+            raise Unsupported(f"a list of {count('element', len(self))}")
         self.depth = depth
         self.grown: Value | None = None
 
@@ -161,5 +162,5 @@ def words(value: ProgramValue) -> str:
     if isinstance(value, Named):
         return f"{value.name}, which is not there"
     if isinstance(value, list | tuple | dict):
-        return f"{len(value)} values together"
+        return f"{count('value', len(value))} together"
     return f"{type(value).__name__} {value!r:.40}"

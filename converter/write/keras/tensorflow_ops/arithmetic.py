@@ -102,7 +102,7 @@ def _axis(axis: Any) -> Any:
     """Return axes to reduce: None for all, a number, or a list."""
     found = None if axis is None else as_int(axis)
     if found == []:
-        raise Unsupported("a reduction over no axis")
+        raise Unsupported("a reduction with an empty list of axes")
     return found
 
 
@@ -191,7 +191,7 @@ def count_nonzero(
 ) -> Any:
     """How many are not zero, over axes."""
     if keepdims:
-        raise Unsupported("a count that keeps its axes")
+        raise Unsupported("count_nonzero with keepdims=True")
     return op.cast(
         op.call("numpy.CountNonzero", input, axis=_axis(axis), dtype="int32"), str(dtype)
     )
@@ -261,9 +261,9 @@ def cast(op: KerasOps, x: Any, dtype: str) -> Any:
 def where(op: KerasOps, condition: Any, x: Any = None, y: Any = None) -> Any:
     """X where the condition holds, else y."""
     if x is None or y is None:
-        raise Unsupported("the places where a condition holds")
+        raise Unsupported("tf.where with a condition alone")
     if op.dtype(condition) != "bool":
-        raise Unsupported("a condition of numbers")
+        raise Unsupported("a condition that is not bool")
     if all(isinstance(v, int | float) for v in (x, y)):
         return op.call("numpy.Where", condition, x, y, dtype="float32")
     one, other = op.same_dtype(x, y)
@@ -288,7 +288,7 @@ def norm(
 ) -> Any:  # fmt: skip
     """The Euclidean length of vectors."""
     if ord != "euclidean":
-        raise Unsupported(f"the norm {ord}")
+        raise Unsupported(f"norm with ord={ord!r}")
     return euclidean_norm(op, tensor, axis, keepdims or keep_dims)
 
 
@@ -339,7 +339,7 @@ def cumsum(
 ) -> Any:
     """The running sum along an axis, from either end."""
     if exclusive or op.dtype(x) not in ("float32", "float64", "float16", "int32", "int64"):
-        raise Unsupported("a running sum without the element itself, or of small integers")
+        raise Unsupported("cumsum with exclusive=True, or of integers below 32 bits")
     place = as_int(axis)
     if not reverse:
         return op.call("numpy.Cumsum", x, axis=place)
@@ -353,7 +353,7 @@ def cumprod(
 ) -> Any:
     """The running product along an axis."""
     if exclusive or reverse or not op.is_float(x):
-        raise Unsupported("a running product that is exclusive or from the end")
+        raise Unsupported("cumprod with exclusive=True or reverse=True")
     return op.call("numpy.Cumprod", x, axis=as_int(axis))
 
 
@@ -363,7 +363,7 @@ def top_k(
 ) -> Any:
     """The k largest along the last axis, and their numbers."""
     if index_type != "int32":
-        raise Unsupported(f"numbers of {index_type}")
+        raise Unsupported(f"indices of {index_type}")
     return op.call("math.TopK", input, k=as_int(k), sorted=sorted)
 
 
@@ -391,7 +391,7 @@ def argsort(
     """The numbers of values in order along an axis."""
     del stable  # of equal ones the first comes first in both
     if direction != "ASCENDING":
-        raise Unsupported("falling order")
+        raise Unsupported("direction='DESCENDING'")
     return op.call("numpy.Argsort", values, axis=axis, dtype="int32")
 
 

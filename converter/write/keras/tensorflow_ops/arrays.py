@@ -17,10 +17,10 @@ from converter.write.keras.tensorflow_ops.builder import KerasOps, as_int, as_li
 def reshape(op: KerasOps, tensor: Any, shape: Any) -> Any:
     """The same elements in another shape, of which one size may be computed: it follows."""
     if isinstance(shape, Reference):
-        raise Unsupported("a shape that is computed")
+        raise Unsupported("a shape that the model computes")
     sizes = [-1 if isinstance(n, Reference) else int(n) for n in shape]
     if sizes.count(-1) > 1:
-        raise Unsupported("a shape that is computed")
+        raise Unsupported("a shape with several sizes that the model computes")
     return op.call("numpy.Reshape", tensor, newshape=sizes)
 
 
@@ -35,7 +35,7 @@ def squeeze(op: KerasOps, input: Any, axis: Any = None, squeeze_dims: Any = None
     """A tensor without axes of one element, which are named."""
     axes = squeeze_dims if axis is None else axis
     if axes is None or not as_list(axes):
-        raise Unsupported("all axes of one element")
+        raise Unsupported("squeeze without axes")
     rank, found = op.rank(input), input
     for place in sorted((n % rank for n in as_list(axes)), reverse=True):
         found = op.call("numpy.Squeeze", found, axis=place)

@@ -68,7 +68,7 @@ def _spatial(value: Any, rank: int, data_format: str | None) -> list[int]:
 
 def _how(padding: Any) -> str:
     if not isinstance(padding, str):
-        raise Unsupported("padding by numbers")
+        raise Unsupported("explicit paddings")
     return padding.lower()
 
 
@@ -97,7 +97,7 @@ def depthwise_conv2d(
         len({*_spatial(strides, 2, data_format)}) > 1
         or len({*_spatial(spread, 2, data_format)}) > 1
     ):
-        raise Unsupported("strides that are not all the same")
+        raise Unsupported("strides that differ between axes")
     return _convolve(op, "nn.DepthwiseConv", input, filter, strides, padding, data_format, spread)
 
 
@@ -108,7 +108,7 @@ def _convolve(
     image, weight = op.same_dtype(input, kernel)
     rank = op.rank(input) - 2
     if np.ndim(weight) not in (0, rank + 2):
-        raise Unsupported("images with several axes of samples")
+        raise Unsupported("images with more than one batch axis")
     return op.call(
         kind, image, weight, strides=_alike(_spatial(strides, rank, data_format)),
         padding=_how(padding), data_format=_first(data_format),
@@ -147,7 +147,7 @@ _pool(("avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "nn.AveragePool")
 def bias_add(op: KerasOps, value: Any, bias: Any, data_format: str | None = None) -> Any:
     """A number added to each channel, which is the last."""
     if _first(data_format) == "channels_first":
-        raise Unsupported("channels first")
+        raise Unsupported("data_format='NCHW'")
     return op.call("numpy.Add", *op.same_dtype(value, bias))
 
 
@@ -163,7 +163,7 @@ def batch_normalization(
 ) -> Any:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, of constants."""
     if any(list(references(v)) for v in (mean, variance, offset, scale)):
-        raise Unsupported("statistics that are computed")
+        raise Unsupported("mean and variance that are no constants")
     dtype = op.dtype(x)
     inverse = 1 / np.sqrt(np.asarray(variance, dtype) + variance_epsilon)
     if scale is not None:
@@ -250,7 +250,7 @@ def extract_patches(
     """The patches of images, each in the channels of one place."""
     steps, spread = (_spatial(value, 2, None) for value in (strides, rates))
     if spread != [1, 1]:
-        raise Unsupported("patches with holes")
+        raise Unsupported("extract_patches with rates above 1")
     return op.call(
         "image.ExtractPatches", images, size=_spatial(sizes, 2, None), strides=steps,
         dilation_rate=1, padding=_how(padding), data_format="channels_last",

@@ -89,7 +89,7 @@ def add_n(op: KerasOps, *inputs: Any) -> Any:
 def select(op: KerasOps, condition: Any, x: Any, y: Any) -> Any:
     """X where the condition holds, else y, of one shape."""
     if op.rank(condition) != op.rank(x):
-        raise Unsupported("conditions of as_int rows")
+        raise Unsupported("a condition with one element for each row")
     return a.where(op, condition, x, y)
 
 
@@ -312,7 +312,7 @@ def _resize(name: str, method: str) -> None:
         half_pixel_centers: bool = False,
     ) -> Any:  # fmt: skip
         if align_corners or not half_pixel_centers:
-            raise Unsupported("resizing by corners")
+            raise Unsupported("align_corners or half_pixel_centers=False")
         return n.resize(op, images, size, method)
 
     node(name)(translate)

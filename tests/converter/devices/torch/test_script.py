@@ -317,8 +317,8 @@ def test_the_target(tmp_path):
         options=Options(device="cpu", verify="weights"),
     )
     assert {n.name: (n.count, n.detail) for n in result.bundle.metadata.normalisations} == {
-        "storages moved": (5, "cuda:0 x5 to cpu"),
-        "devices in code moved": (5, "cuda:0 x5 to cpu"),
+        "storages moved": (5, "from cuda:0 to cpu"),
+        "devices in code moved": (5, "from cuda:0 to cpu"),
     }
     assert result.bundle.metadata.devices == {"cpu": 5}
     assert result.verification.weights is not None

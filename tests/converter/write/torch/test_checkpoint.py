@@ -132,7 +132,7 @@ def _unmemoized(pickle: bytes) -> list[object]:
 
 def test_where_tensors_were_is_counted(tmp_path: Path) -> None:
     mixed = convert(DEVICES / "mixed.pt", tmp_path / "a.pt", "cuda:1")
-    assert changes(mixed)["devices"] == "cuda:1 x2, cuda:0 x6, cpu x1 -> cuda:1"
+    assert changes(mixed)["device tags"] == "from cuda:0 (6), cpu (1) to cuda:1"
     assert record(mixed)["normalisations"][0]["count"] == 7
     same = convert(DEVICES / "cuda1.pt", tmp_path / "b.pt", "cuda:1")
     assert changes(same) == {}
@@ -164,8 +164,8 @@ def test_a_checkpoint_keeps_its_structure(tmp_path: Path) -> None:
     assert after["rng_state"].storage.location == after["history"].storage.location == "cpu"
     assert state[0]["step"].storage.location == "cuda:0"
     said = changes(out)
-    assert said["devices"] == "cuda:1 x22, cpu x7 -> cuda:0"
-    assert said["kept on the CPU"].endswith(": rng_state")
+    assert said["device tags"] == "from cuda:1 (22), cpu (7) to cuda:0"
+    assert said["tensors kept on the CPU"].endswith(": rng_state")
     assert said.keys() >= {
         "argparse.Namespace made a dict", "numpy scalar made a number",
         "numpy array made a tensor", "device object set to the target",
@@ -189,7 +189,7 @@ def test_without_it_the_model_is_a_flat_state_dict(tmp_path: Path) -> None:
     assert record(out)["user"]["epoch"] == 3
     more = convert(source, tmp_path / "p.pt", "cuda:0", include=("optimizer", "training"))
     assert locations(more) == {"cuda:0": 29, "cpu": 1}
-    assert changes(more)["kept on the CPU"].endswith(": rng_state")
+    assert changes(more)["tensors kept on the CPU"].endswith(": rng_state")
 
 
 def test_prefixes_come_off_names_and_versions_alike(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_types_that_torch_has_not_are_named(tmp_path: Path) -> None:
 
 def test_sparse_tensors_of_others_stay_parts(tmp_path: Path) -> None:
     out = convert(FIXTURES / "onnx" / "structures.onnx", tmp_path / "o.pt")
-    assert any(n["name"] == "kept apart" for n in record(out)["normalisations"])
+    assert any(n["name"] == "tensors kept apart" for n in record(out)["normalisations"])
 
 
 def test_structure_is_kept_of_torch_files_only(tmp_path: Path) -> None:
