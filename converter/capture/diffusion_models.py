@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from formats.plurals import count
-
 ENCODER, DECODER = "encoder", "decoder"
 IMAGE = ["height", "width"]
 AUTOENCODERS = ("Autoencoder", "AsymmetricAutoencoder", "VQModel")
@@ -58,9 +56,7 @@ def load(torch: Any, folder: Path, device: str, pretrained: Any) -> list[Program
     )  # fmt: skip
     missing = sorted(report["missing_keys"])
     if missing:
-        raise pretrained.IncompleteError(
-            f"lacks {count('tensor', len(missing))} of {name}: {missing[0]}"
-        )
+        raise pretrained.IncompleteError(f"lacks tensors of {name} ({len(missing)}): {missing[0]}")
     model = model.eval().to(device)
     declare = _Declaration(model, str(model.dtype).removeprefix("torch."), pipeline)
     if not name.startswith(AUTOENCODERS):

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from formats.plurals import count
-
 TEXT = ["batch", "sequence"]
 DEFAULT_IMAGE = (224, 224)
 COUNTER = ".num_batches_tracked"  # of steps of training: nothing is computed from it
@@ -81,11 +79,11 @@ def load(
     missing = [n for n in sorted(found["missing_keys"]) if not n.endswith(COUNTER)]
     if missing:
         raise IncompleteError(
-            f"lacks {count('tensor', len(missing))} of {type(model).__name__}: {missing[0]}"
+            f"lacks tensors of {type(model).__name__} ({len(missing)}): {missing[0]}"
         )
     unused = sorted(found["unexpected_keys"])
-    number = count("tensor", len(unused))
-    notes = [f"{type(model).__name__} does not use {number}: {', '.join(unused[:3])}"]
+    said = f"{type(model).__name__} does not use all tensors"
+    notes = [f"{said} ({len(unused)} are left): {', '.join(unused[:3])}"]
     return model.to(device), declare_inputs(model, config, folder), notes[: len(unused)]
 
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from formats.plurals import count
-
 LIBRARY = "sentence_transformers"
 OUTPUTS = ("token_embeddings", "sentence_embedding")
 SETTINGS = "config_sentence_transformers.json"
@@ -64,7 +62,7 @@ def load(
         )  # fmt: skip
     missing = [name for name in missing if not name.startswith(UNUSED)]
     if missing:
-        raise pretrained.IncompleteError(f"lacks {count('tensor', len(missing))}: {missing[0]}")
+        raise pretrained.IncompleteError(f"lacks tensors ({len(missing)}): {missing[0]}")
     first = model[0]
     transformer = getattr(first, "model", None) or getattr(first, "auto_model", None)
     if transformer is None or "input_ids" not in inspect.signature(transformer.forward).parameters:

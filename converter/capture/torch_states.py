@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from formats.plurals import count
-
 # The same prefixes as in converter/normalise/prefixes.py.
 ANYWHERE = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 MAX_DEPTH = 4  # of nested dicts that are searched
@@ -110,7 +108,7 @@ def _difference(missing: list[str], extra: list[str], path: str) -> str:
     where = f" in {path!r}" if path else ""
     parts = []
     if missing:
-        parts.append(f"the file lacks {count('tensor', len(missing))}{where}: {_some(missing)}")
+        parts.append(f"the file lacks tensors{where} ({len(missing)}): {_some(missing)}")
     if extra:
         parts.append(f"the module has no {len(extra)} of the file's: {_some(extra)}")
     return "; ".join(parts)
@@ -128,7 +126,7 @@ def _shapes(module: Any, given: Mapping[str, Any]) -> str:
             found.append(f"{name} is {list(given[name].shape)}, not {list(tensor.shape)}")
     if not found:
         return ""
-    return f"{count('tensor', len(found))} of another shape: {'; '.join(found[:SHOWN])}"
+    return f"tensors of other shapes ({len(found)}): {'; '.join(found[:SHOWN])}"
 
 
 def _is_counter(name: str) -> bool:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from formats.plurals import count
-
 RANDOM = re.compile(
     r"(aten|prims|torch\.ops\.aten)(::|\.)(rand\w*|bernoulli\w*|multinomial|normal\w*|dropout\w*"
     r"|native_dropout|alpha_dropout\w*|feature_dropout\w*|poisson|exponential\w*|uniform\w*|rrelu\w*)"
@@ -91,7 +89,7 @@ class Modules(Stateful):
                 break
             given.append(fill_argument(self.kinds[name], left))
         if left:
-            raise ValueError(f"forward takes {count('argument', len(self.wanted))} ({self.kinds})")
+            raise ValueError(f"forward takes fewer arguments: {self.kinds}")
         return self.module(*given)
 
     def list_places(self) -> Iterator[tuple[str, str, str]]:
@@ -171,7 +169,7 @@ class Program(Stateful):
     def through(self, function: Callable[..., Any], tensors: list[Any]) -> Any:
         """Call a function as the program was called when it was exported."""
         if len(tensors) != len(self.slots):
-            raise ValueError(f"the program has {count('input', len(self.slots))}")
+            raise ValueError(f"the program takes another number of inputs: {len(self.slots)}")
         left = iter(zip(self.values, (tensors[i] for i in self.order), strict=True))
         leaves = []
         for argument in self.arguments:

@@ -277,9 +277,9 @@ def test_a_factory_with_arguments(tmp_path):
         made, lambda **given: model(given["input"]), tmp_path / "out", {"input": torch.randn(3, 4)}
     )
     assert made.graphs[0].trusted.keys() == {"torch_zoo", "torch_programs"}
-    with pytest.raises(UsageError, match="of another shape"):
+    with pytest.raises(UsageError, match="of other shapes"):
         captured(tmp_path / "m.pt", "input:float32:n,4", arch=Arch("torch_programs:make"))
-    with pytest.raises(UsageError, match=r"the file lacks \d+ tensors.*the module has no"):
+    with pytest.raises(UsageError, match=r"the file lacks tensors.*the module has no"):
         captured(tmp_path / "m.pt", "input:float32:n,4", arch=Arch("torch_programs:Many"))
 
 

@@ -404,7 +404,7 @@ def test_the_nearest_dict_is_the_one_that_is_complained_of():
     with pytest.raises(MismatchError) as e:
         fill(net(), {"optimizer": {"state": {"x": torch.ones(1)}}, "ema": {"weights": given}})
     assert str(e.value) == (
-        "the file lacks 1 tensor in 'ema.weights': 0.bias; "
+        "the file lacks tensors in 'ema.weights' (1): 0.bias; "
         "the module has no 1 of the file's: 2.extra"
     )
 
