@@ -183,6 +183,20 @@ def test_a_folder_is_fetched_whole(files, tmp_path):
     assert catalog.detect(Artifact(path)).format.id == "savedmodel"
 
 
+def test_a_model_of_a_triton_repository_is_one_artifact(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(urls, "SMALL_BYTES", 0)
+    graph = (FIXTURES / "onnx/dtypes.onnx").read_bytes()
+    for version in (2, 10):
+        files[f"b/repository/classifier/{version}/model.onnx"] = graph
+    files["b/repository/classifier/config.pbtxt"] = b'backend: "onnxruntime"'
+    one, other = found("s3://b/repository")
+    assert (one.source, one.format) == ("s3://b/repository/classifier", "onnx")
+    assert other.reason == "another version of a model, of which Triton serves 10"
+    path, names = fetched(one.source, tmp_path)
+    assert names == {"classifier/config.pbtxt", "classifier/10/model.onnx"}
+    assert (path / "10/model.onnx").read_bytes() == graph
+
+
 def test_of_a_folder_with_the_same_model_twice_one_is_fetched(files, tmp_path, monkeypatch):
     monkeypatch.setattr(urls, "SMALL_BYTES", 0)
     for i in (1, 2):
