@@ -1,7 +1,6 @@
 // The page of one artifact.
 
 const page = parsed(document.querySelector("script.inspection"));
-const LEVELS = { none: "not verified", weights: "weights", cpu: "outputs, CPU", device: "outputs, device" };
 
 function buildVerdict(graphs) {
   const known = page.facts;

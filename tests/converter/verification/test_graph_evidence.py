@@ -54,6 +54,18 @@ def test_noise_is_of_the_size_of_rounding(tmp_path):
     assert larger.evidence(0, 0).mean_square.mean() > 1e6 * known.mean_square.mean()
 
 
+def test_the_exact_result_of_a_value_inside(tmp_path):
+    path = dense(tmp_path / "m.onnx", ("Tanh", "h", "y"))
+    file = read_interface(path)
+    x = RNG.standard_normal((20, 6)).astype("f4")
+    values = {"y": "float32", "h": "float32"}
+    noise = measure_noise(path, file, prepared(tmp_path, file, x), [0], values, ALLOWANCE)
+    exact = x.astype("f8") @ WEIGHT.astype("f8")
+    np.testing.assert_allclose(noise.evidence(0, 1).exact, exact, rtol=1e-13)
+    turned = noise.evidence(0, 1).transpose((1, 0))
+    np.testing.assert_array_equal(turned.exact, noise.evidence(0, 1).exact.T)
+
+
 def test_noise_of_a_value_inside_and_of_a_decision(tmp_path):
     path = dense(
         tmp_path / "m.onnx", ("ArgMax", "h", "a", {"axis": 1, "keepdims": 1}),
