@@ -202,6 +202,7 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
     user: dict[str, JSON] = {}
     opaque: dict[str, str] = {}
     notes: dict[str, Mapping[str, JSON]] = {}
+    places: dict[str, Sequence[str]] = {}
     findings: list[SafetyFinding] = []
     left_out = [*apart]
     for folder, part in parts.items():
@@ -215,6 +216,7 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
         assets |= put(part.assets)
         opaque |= put(about.opaque)
         notes |= put(about.tensor_notes)
+        places |= put(about.tensor_devices)
         user |= put(about.user)
         recorded |= about.recorded
         devices.update(about.devices)
@@ -228,8 +230,8 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
     count = sum(bool(part.weights) for part in parts.values())
     metadata = Metadata(
         FORMAT, f"{count} components with weights", framework="torch", recorded=recorded,
-        devices=devices, user=user, opaque=opaque, tensor_notes=notes, findings=tuple(findings),
-        left_out=tuple(left_out),
+        devices=devices, user=user, opaque=opaque, tensor_notes=notes, tensor_devices=places,
+        findings=tuple(findings), left_out=tuple(left_out),
     )  # fmt: skip
     return Bundle(
         metadata, weights, leftovers=leftovers, encodings=encodings, topology=topology,

@@ -113,6 +113,7 @@ class _Renaming:
         metadata = replace(
             old,
             tensor_notes={new.get(n, n): note for n, note in old.tensor_notes.items()},
+            tensor_devices={new.get(n, n): where for n, where in old.tensor_devices.items()},
             normalisations=(*old.normalisations, *self.changes),
         )
         weights = {new[name]: tensor for name, tensor in bundle.weights.items()}

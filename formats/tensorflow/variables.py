@@ -125,7 +125,7 @@ def gather(
         if is_savedmodel and owner is not None:
             full = full or owner.node.names.get(owner.attribute, "")
         candidates, group = _name_and_group(key, owner, full, source)
-        collector.add(candidates, tensor, group, note)
+        collector.add(candidates, tensor, group, note, _devices(variable))
     _record_merges(result, len(copies), replicas, partitioned)
     return result
 
@@ -273,12 +273,8 @@ def _saved_variables(graph: ObjectGraph | None, result: Gathered) -> dict[int, M
             continue
         variable = proto.variable
         found[id(graph.nodes[number])] = variable
-        if variable.device:
-            result.devices[variable.device] += 1
+        result.devices.update(_devices(variable))
         components = variable.experimental_distributed_variable_components
-        for component in components[1:]:  # the first one is the variable itself
-            if component.device:
-                result.devices[component.device] += 1
         if len(components) > 1:
             mirrored += 1
             replicas = max(replicas, len(components))
@@ -290,6 +286,15 @@ def _saved_variables(graph: ObjectGraph | None, result: Gathered) -> dict[int, M
             )
         )
     return found
+
+
+def _devices(variable: Message | None) -> tuple[str, ...]:
+    """Return the devices of a SavedVariable and of its other replicas, as far as recorded."""
+    if variable is None:
+        return ()
+    components = variable.experimental_distributed_variable_components
+    found = (variable, *components[1:])  # the first one is the variable itself
+    return tuple(str(one.device) for one in found if one.device)
 
 
 def _notes(variable: Message) -> dict[str, JSON]:

@@ -83,6 +83,19 @@ def test_training_state_is_a_section(tmp_path):
     assert [section["group"] for section in data["sections"]][:2] == ["model", "optimizer"]
 
 
+def test_each_tensor_has_the_device_that_is_recorded(tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "torch_devices" / "mixed.pt", html=out)
+    _, data, _ = parsed(out)
+    found = {one["name"]: one["devices"] for one in tensors(data["sections"][0]["tree"])}
+    assert found["0.weight"] == ["cuda:1"]
+    assert found["0.bias"] == ["cuda:0"]
+    assert ["cpu"] in found.values()
+    converter.inspect(FIXTURES / "keras" / "keras2_recurrent.h5", html=out)
+    _, data, _ = parsed(out)
+    assert not any(one["devices"] for one in tensors(data["sections"][0]["tree"]))
+
+
 def test_names_are_data(tmp_path):
     out = tmp_path / "page.html"
     names = [HOSTILE, "x" * 5000, "слой/вес", "<!--"]

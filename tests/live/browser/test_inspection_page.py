@@ -213,3 +213,16 @@ def test_errors_of_layers_are_plotted(browser, tmp_path):
     heights = browser.value(f"{dots}.map((e) => Number(e.getAttribute('cy')))")
     assert heights[0] > heights[1] == heights[6] > heights[7] > heights[8]
     assert "layer 8" in browser.value("document.querySelector('.layer-table').textContent")
+
+
+def test_tensors_and_blocks_are_marked_with_their_devices(browser, tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "torch_devices" / "mixed.pt", html=out)
+    look(browser, out)
+    tags = "[...document.querySelectorAll('#tree .row')].map((row) => row.innerText)"
+    first = next(row for row in browser.value(tags) if row.strip().startswith("0"))
+    assert "cuda:0" in first
+    assert "cuda:1" in first
+    browser.click(".row.block")
+    browser.click(".row.leaf")
+    assert "device" in browser.value("document.querySelector('.tensor-panel').innerText")
