@@ -19,6 +19,7 @@ function listed(title, entries, line) {
 const dim = (text) => (text ? el("span", { class: "dim" }, ` ${text}`) : null);
 const plain = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
 const pairs = (found) => Object.entries(found ?? {}).map(([key, value]) => [key, plain(value)]);
+const onDevices = (found) => Object.entries(found ?? {}).map(([device, n]) => [`on ${device}`, typeof n === "number" ? plural(n, "part") : n]);
 const ran = (runtime) => (runtime ? `${runtime.name} ${runtime.version} on ${runtime.device}` : "");
 
 function comparison(signature, report) {
