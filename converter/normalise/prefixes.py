@@ -67,7 +67,7 @@ class _Renaming:
     def remove_wrappers(self) -> None:
         """Remove the container key, then the prefixes of wrapper modules."""
         # An origin spells dict keys with "/" and leaves the dots of a key alone, so that a
-        # checkpoint's key 'model' and a module's attribute 'model' can be told apart.
+        # checkpoint's key 'model' and a module's attribute 'model' can be distinguished.
         keys = {n: t.origin.split("/")[:-1] for n, t in self.bundle.weights.items()}
         first = {n: k[0] for n, k in keys.items() if k and n.startswith(f"{k[0]}.")}
         containers = set(first.values()) & CONTAINERS

@@ -40,7 +40,7 @@ class WeightsReport(NamedTuple):
 
 
 class Written:
-    """How many bytes of tensors stand in the output by now; who reads them waits for those.
+    """How many bytes of tensors are in the output by now; who reads them waits for those.
 
     Who writes them waits as well, for a reader that has begun and is more than `AHEAD` behind:
     both are faster while the blocks of the source that one has read serve the other.

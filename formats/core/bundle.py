@@ -129,7 +129,7 @@ class Metadata:
         format: Row id of `formats.catalog`.
         variant: Which of the format's ages or shapes this is, in words.
         framework: Who wrote it: ``torch``, ``keras``, ``tensorflow``, ``onnx``, or None.
-        recorded: Versions, back ends, byte orders as recorded, under the source's own names.
+        recorded: Versions, backends, byte orders as recorded, under the source's own names.
         devices: Recorded device → number of tensors, or nodes.
         distribution: Strategy and replicas, as far as recorded.
         user: Plain data that came along: epoch, hyper-parameters, training configuration.

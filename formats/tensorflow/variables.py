@@ -233,12 +233,12 @@ def _copies(source: Checkpoint, graph: ObjectGraph | None) -> dict[str, list[str
         owner = graph.owner(key)
         if owner is not None and entry.crc:
             if owner.node.is_copy:
-                listed.append((key, _likeness(entry, owner)))
+                listed.append((key, _copy_key(entry, owner)))
             else:
-                waiting.setdefault(_likeness(entry, owner), []).append(key)
-    for key, likeness in listed:
-        if waiting.get(likeness):
-            copies[waiting[likeness].pop(0)] = [key]
+                waiting.setdefault(_copy_key(entry, owner), []).append(key)
+    for key, copy_key in listed:
+        if waiting.get(copy_key):
+            copies[waiting[copy_key].pop(0)] = [key]
     return copies
 
 
@@ -258,7 +258,7 @@ def _content(entry: BundleEntry) -> object:
     return (entry.number, entry.shape, entry.size, entry.crc) if entry.crc else entry.key
 
 
-def _likeness(entry: BundleEntry, owner: Owner) -> object:
+def _copy_key(entry: BundleEntry, owner: Owner) -> object:
     return (owner.attribute, owner.node.names.get(owner.attribute), _content(entry))
 
 

@@ -41,7 +41,7 @@ MAX_WORK = 1_600_000  # scalars looked at, and four for every other value
 MAX_TENSORS = 200_000  # tensors of pickles; each takes more than a KiB here
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
-PLACEHOLDER = "(tensor)"  # stands in a list of plain data where the tensor was
+PLACEHOLDER = "(tensor)"  # replaces a tensor in a list of plain data
 
 
 @dataclass(eq=False, slots=True)
@@ -242,7 +242,7 @@ class Tree:
         self.repeats += 1 + width(value)
         if self.repeats < MAX_REPEATS:
             return False
-        self.leave_out(path, "an object that stands elsewhere too")
+        self.leave_out(path, "an object that is stored elsewhere too")
         return True
 
     def _enter(self, frame: Frame, key: str, path: str, origin: str, value: object) -> None:
@@ -335,7 +335,7 @@ class Tree:
         return False
 
     def _mark(self, frame: Frame, found: Found | None) -> None:
-        """Note that a tensor, or data left out, stood here."""
+        """Note that a tensor, or data left out, was here."""
         frame.tensors = frame.tensors or found is not None
         if isinstance(frame.out, list):
             frame.out.append(PLACEHOLDER if found else None)

@@ -25,7 +25,7 @@ MOST_CALLS = 40  # inside one another
 class Machine:
     """The interpretation of a function and of all that it calls."""
 
-    def __init__(self, meaning: Meaning, spent: v.Spent) -> None:
+    def __init__(self, meaning: Meaning, spent: v.Budget) -> None:
         self.meaning = meaning
         self.spent = spent
         self.depth = 0

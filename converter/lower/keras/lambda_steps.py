@@ -56,22 +56,22 @@ class _Frame:
                 return iter(self.yielded) if self.code.yields else self.pop()
             do = STEPS.get(step.op)
             if do is None:
-                raise Unsupported(f"byte-code that does {step.op}")
+                raise Unsupported(f"bytecode that does {step.op}")
             do(self, step)
-        raise Unsupported("byte-code without a return")
+        raise Unsupported("bytecode without a return")
 
     # -- the stack -------------------------------------------------------------------------------
 
     def pop(self) -> Any:
         """Take the top."""
         if not self.stack:
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         return self.stack.pop()
 
     def take(self, n: int) -> list[Any]:
         """Take n from the top, the lowest first."""
         if n < 0 or n > len(self.stack):
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         found = self.stack[len(self.stack) - n :]
         del self.stack[len(self.stack) - n :]
         return found
@@ -79,13 +79,13 @@ class _Frame:
     def peek(self, n: int) -> Any:
         """Return the n-th from the top, 1 for the top."""
         if n < 1 or n > len(self.stack):
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         return self.stack[-n]
 
     def jump(self, step: Step) -> None:
         """Go on elsewhere."""
         if step.target is None or not 0 <= step.target < len(self.code.steps):
-            raise Unsupported("byte-code that jumps out of itself")
+            raise Unsupported("bytecode that jumps out of itself")
         self.place = step.target
 
     # -- variables -------------------------------------------------------------------------------

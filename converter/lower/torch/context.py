@@ -329,10 +329,10 @@ class Context(Builder):
         return self.node("Slice", [x, *numbers], [(x.dtype, shape)], stored=x.stored)[0]
 
     def kept(self, value: Value, stored: Permutation) -> Value:
-        """Return a value that stands in the graph with its axes in this order.
+        """Return a value whose axes in the graph are in this order.
 
         Raises:
-            Unsupported: It is complex or quantized: then it does not stand there.
+            Unsupported: It is complex or quantized, and no value of the graph.
         """
         if isinstance(value, Compound):
             raise Unsupported(

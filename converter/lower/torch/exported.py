@@ -64,13 +64,13 @@ def lower_exported(
     program = read_program(bundle)
     module = require_object(program.get("graph_module"), "a program without a graph")
 
-    def lowered(states: Collection[str] = ()) -> tuple[Graph, list[str]]:
+    def lower_with(states: Collection[str] = ()) -> tuple[Graph, list[str]]:
         lowering = _Lowering(bundle, Graph("forward", opset), module, inputs, states)
-        return lowering.lowered(), lowering.assigned
+        return lowering.lower(), lowering.assigned
 
     with np.errstate(all="ignore"):  # numbers beyond what a dtype holds, as torch has them
-        graph, assigned = lowered()
-        return lowered(assigned)[0] if state == "io" and assigned else graph
+        graph, assigned = lower_with()
+        return lower_with(assigned)[0] if state == "io" and assigned else graph
 
 
 # Views by strides, of which a contiguous tensor alone is known to have the elements in order.
@@ -107,7 +107,7 @@ class _Lowering:
         self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
-    def lowered(self) -> Graph:
+    def lower(self) -> Graph:
         """Return the graph.
 
         Raises:

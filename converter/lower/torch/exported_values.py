@@ -162,15 +162,15 @@ class GraphValues:
                 raise Unsupported(
                     f"torch records the shape {list(shape)}, and not {list(value.shape)}"
                 )
-        told = tuple(
-            self._told(value, i, ours, theirs)
+        declared = tuple(
+            self._declared_size(value, i, ours, theirs)
             for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
         )
-        if told != value.shape:
-            tensor.told(self.op.shaped(value, told))
+        if declared != value.shape:
+            tensor.set_value(self.op.shaped(value, declared))
         return tensor
 
-    def _told(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
+    def _declared_size(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
         """Return the better known one of two sizes that are equal."""
         if isinstance(theirs, int):
             return theirs

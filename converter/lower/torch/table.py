@@ -36,7 +36,7 @@ IGNORED = frozenset((
     "device", "layout", "memory_format", "pin_memory", "non_blocking", "requires_grad",
     "generator", "enable_gqa_hint", "is_coalesced",
 ))  # fmt: skip
-# What stands before a name in programs of the several ages.
+# Prefixes of names in programs of each age.
 PREFIXES = ("torch.ops.", "torch._ops.", "aten.", "aten::", "prims.", "prims::")
 
 

@@ -1,12 +1,12 @@
 // An output's differences: how many of its elements differ by how much, and how much they may.
 //
 // The axis is the difference in parts of the output's scale, a power of ten for each bar; left of
-// it stand the elements that are equal. Bars grow with the logarithm of their count.
+// it is the bar of equal elements. Bars grow with the logarithm of their count.
 
 const LABELS = ["equal", "<1e-9", ...[9, 8, 7, 6, 5, 4, 3, 2, 1].map((n) => `1e-${n}`), "≥1"];
 const [BAR, GAP, HIGH, LOW, LEFT] = [34, 6, 86, 22, 14];
 
-// Where a difference stands on the axis; equal elements have a bar of their own before it.
+// Position of a difference on the axis; equal elements have a bar of their own before it.
 function along(part) {
   if (part <= 0) return BAR + GAP / 2 + LEFT;
   const decade = Math.min(Math.max(Math.log10(part) + 9, -1), 1);

@@ -338,7 +338,7 @@ class Eager:
 
     def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
         """Run once more, and return what each variable and node is, its name and its device."""
-        self.load()  # of a function that has run, no graph is told again
+        self.load()  # the graph of a function that has run is not reported again
         with devices.collected() as metadata:
             self.call(arrays[: len(self.names)])
         rows = [
@@ -461,7 +461,7 @@ class Runner:
     def compare_runs(self, found: list[tuple[Any, str]], arrays: list[Any]) -> None:
         """Run once more where outputs may be random, and note those that are."""
         if self.source.random and self.source.is_stateful:
-            # A Session of its own begins with the same seed: nothing can be told.
+            # A Session of its own begins with the same seed: randomness does not show.
             self.unstable.update(range(len(found)))
         if self.has_run and not self.source.random:
             return

@@ -80,7 +80,7 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
         findings.append(Finding("to='keras' weights that belong to no layer", ", ".join(lost)))
     hint = None
     if any("layer class" in finding.what for finding in findings):
-        hint = "trust=['MODULE=PATH'] lets classes of Keras 3 stand in the file as they are"
+        hint = "trust=['MODULE=PATH'] keeps classes of Keras 3 in the file"
     report(findings, hint)
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.compute is not None for made in store.places.values())

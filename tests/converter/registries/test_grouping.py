@@ -94,13 +94,13 @@ def test_what_belongs_together(
     assert sorted(found.files) == alone.split()
     assert sorted(found.skipped) == skipped.split()
     # Nothing is lost, and nothing is in two places.
-    told = [*found.files, *found.skipped, *(n for g in found.groups for n in g.files)]
+    named = [*found.files, *found.skipped, *(n for g in found.groups for n in g.files)]
     tops = {n for n in files.split() if "/" not in n}
     inside = {n for g in found.groups for n in g.folders} | set(found.folders)
-    assert len(set(told)) == len(told)
-    assert tops <= set(told)
+    assert len(set(named)) == len(named)
+    assert tops <= set(named)
     for name in set(files.split()) - tops:
-        assert name in told or name.partition("/")[0] in inside
+        assert name in named or name.partition("/")[0] in inside
 
 
 def test_files_of_ranks_that_hold_parts_of_tensors() -> None:

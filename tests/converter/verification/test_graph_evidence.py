@@ -177,7 +177,7 @@ def test_what_is_not_reached_is_named(tmp_path):
 
 
 @pytest.fixture
-def lowered(tmp_path):
+def source_and_file(tmp_path):
     """A source and its ONNX file."""
     source = ROOT / "fixtures/verify/image.keras"
     path = tmp_path / "m.onnx"
@@ -185,16 +185,16 @@ def lowered(tmp_path):
     return converter.read(source), path
 
 
-def test_weights_inside_a_graph_are_equal(lowered):
-    bundle, path = lowered
+def test_weights_inside_a_graph_are_equal(source_and_file):
+    bundle, path = source_and_file
     found = compare_initializers(bundle, read_interface(path), None)
     assert found.tensors > 0
     assert found.nbytes > 0
     assert not found.different
 
 
-def test_a_weight_that_was_changed_is_named(lowered):
-    bundle, path = lowered
+def test_a_weight_that_was_changed_is_named(source_and_file):
+    bundle, path = source_and_file
     model = onnx.load(path)
     tensor = next(t for t in model.graph.initializer if t.data_type == 1 and len(t.dims) > 1)
     array = numpy_helper.to_array(tensor).copy()
@@ -205,8 +205,8 @@ def test_a_weight_that_was_changed_is_named(lowered):
     assert found.different == (f"{tensor.name} (changed)",)
 
 
-def test_weights_of_another_exporter_are_found_by_their_content(lowered, tmp_path):
-    bundle, _ = lowered
+def test_weights_of_another_exporter_are_found_by_their_content(source_and_file, tmp_path):
+    bundle, _ = source_and_file
     kernel = next(t.numpy() for t in bundle.weights.values() if len(t.shape) == 2)
     inputs = [value("x", "float32", "n", kernel.shape[0])]
     outputs = [value("y", "float32", "n", kernel.shape[1])]

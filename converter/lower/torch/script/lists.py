@@ -355,7 +355,7 @@ def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> st
     """A string with others in it: for messages, where what is not known is named."""
     del interpreter
     rest = iter(args)
-    return FIELD.sub(lambda found: _spoken(next(rest, "…")) if found[0] == "{}" else "", pattern)
+    return FIELD.sub(lambda found: _spell(next(rest, "…")) if found[0] == "{}" else "", pattern)
 
 
 @on_lists("percentFormat")
@@ -363,17 +363,17 @@ def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A string with others in it."""
     del interpreter
     rest = iter(args)
-    return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spoken(next(rest, "…")), pattern)
+    return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spell(next(rest, "…")), pattern)
 
 
 @on_lists("str")
-def spoken(interpreter: Interpreter, value: ProgramValue) -> str:
+def to_string(interpreter: Interpreter, value: ProgramValue) -> str:
     """A value as a string."""
     del interpreter
-    return _spoken(value)
+    return _spell(value)
 
 
-def _spoken(value: ProgramValue) -> str:
+def _spell(value: ProgramValue) -> str:
     if has_tensors(value) or isinstance(value, Number | Size):
         return "…"
     return str(value)[:1000]
