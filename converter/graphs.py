@@ -17,6 +17,7 @@ from converter.options import Options
 from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, FixedInput, LeftOut, Normalisation, TensorSpec
+from formats.core.plurals import count
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -229,7 +230,7 @@ def describe_graph(graph: "Graph") -> str:
     """Return a line about a graph: its signature, size, opset and exporter."""
     of = f"signature {graph.signature}: " if graph.signature else ""
     by = f", by {graph.exporter}" if graph.exporter else ""
-    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
+    return f"{of}{count('node', len(graph.nodes))}, opset {graph.opset}{by}"
 
 
 def graph_facts(graph: "Graph") -> dict[str, JSON]:
@@ -382,8 +383,8 @@ def _record_deviations(
         left_out = [
             *left_out, *(LeftOut(f"output {n}", why) for n, why in graph.left_out.items()),
         ]  # fmt: skip
-        for op_type, count in graph.narrowed.items():
-            narrowed[op_type] = narrowed.get(op_type, 0) + count
+        for op_type, number in graph.narrowed.items():
+            narrowed[op_type] = narrowed.get(op_type, 0) + number
     if narrowed:
         what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(narrowed.items()))
         detail = f"{what}: onnxruntime has them in no wider type"

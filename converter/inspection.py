@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from converter import safety
 from converter.byte_sizes import readable_size
 from converter.notebook import render_table
-from converter.plurals import count
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import (
@@ -21,6 +20,7 @@ from formats.core.bundle import (
     SafetyFinding,
     Signature,
 )
+from formats.core.plurals import count
 from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
 

@@ -27,7 +27,6 @@ from converter.normalise.quantized.forms import FindForm
 from converter.normalise.quantized.schemes import find_floats
 from converter.notebook import render_table
 from converter.options import Options
-from converter.plurals import count
 from converter.reading import is_changed, is_quantized, read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
@@ -39,6 +38,7 @@ from converter.write.plan import Digests, Writing
 from converter.write.readback import WeightsReport
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut, Normalisation
+from formats.core.plurals import count
 from formats.errors import VerificationError
 
 if TYPE_CHECKING:

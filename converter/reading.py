@@ -11,10 +11,10 @@ from converter.normalise.adapters import merge_adapter
 from converter.normalise.pretrained_names import RULES, rename_for_torch
 from converter.normalise.quantized.schemes import dequantize
 from converter.options import Options
-from converter.plurals import count
 from formats import catalog, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, SafetyFinding
+from formats.core.plurals import count
 from formats.errors import SafetyError
 from formats.limits import DEFAULT, Limits
 

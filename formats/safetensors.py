@@ -17,6 +17,7 @@ from formats import hugging_face
 from formats.artifact import Artifact
 from formats.containers.jsontext import parse
 from formats.core.bundle import JSON, Bundle, Encoding, LeftOut, Metadata
+from formats.core.plurals import count
 from formats.core.storage import File, Span
 from formats.core.weights import DTYPES, Computed, Tensor
 from formats.errors import CorruptError, LimitError
@@ -41,7 +42,7 @@ def sniff(artifact: Artifact) -> str | None:
         files = [n for n in artifact.names if n.endswith(SUFFIX)]
         if index:
             return f"folder with {index[0]}"
-        return f"folder with {len(files)} .safetensors files" if files else None
+        return f"folder with {count('.safetensors file', len(files))}" if files else None
     head = artifact.head
     if artifact.is_file and artifact.name.endswith(INDEX_SUFFIX) and head.lstrip()[:1] == b"{":
         return "index of shards"
@@ -149,7 +150,7 @@ def _read_folder(artifact: Artifact) -> Bundle:
     if index:
         return read_index(artifact, artifact.member(index[0]))
     names = [n for n in artifact.names if n.endswith(SUFFIX)]
-    return read_files(artifact, names, variant=f"folder of {len(names)} files")
+    return read_files(artifact, names, variant=f"folder of {count('file', len(names))}")
 
 
 def read_index(artifact: Artifact, file: File) -> Bundle:
@@ -181,7 +182,9 @@ def read_index(artifact: Artifact, file: File) -> Bundle:
     metadata = index.get("metadata") if isinstance(index, dict) else None
     recorded = metadata if isinstance(metadata, dict) else {}
     extra = {k: v for k, v in recorded.items() if isinstance(v, str)}
-    bundle = read_files(artifact, names, variant=f"{len(names)} shards with an index", extra=extra)
+    bundle = read_files(
+        artifact, names, variant=f"{count('shard', len(names))} with an index", extra=extra
+    )
     missing = sorted(set(weight_map) - set(bundle.weights))
     if missing:
         raise CorruptError(

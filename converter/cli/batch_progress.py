@@ -20,7 +20,7 @@ from converter.cli.render import document
 from converter.cli.spelling import spell_flags
 from converter.cli.terminal import overwrite, say
 from converter.jobs.job import GOOD
-from converter.plurals import count
+from formats.core.plurals import count
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
@@ -116,7 +116,7 @@ class _Lines:
         text += f"; {len(plan.done)} done already" if plan.done else ""
         text += f"; {len(plan.failed)} failed before (--retry-failed)" if plan.failed else ""
         others = len(plan.skipped) - len(plan.unread)
-        text += f"; {others} no artifacts" if others else ""
+        text += f"; {count('other file', others)}" if others else ""
         say(f"planned     {text}", sys.stderr)
         say(f"            {formats}", sys.stderr)
         for override in plan.unused:

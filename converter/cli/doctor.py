@@ -10,7 +10,7 @@ import typer
 
 from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import say
-from converter.plurals import count
+from formats.core.plurals import count
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis

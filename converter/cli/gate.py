@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
-from converter.plurals import count
+from formats.core.plurals import count
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # keeps `--help` fast

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from formats import hugging_face
 from formats.core.bundle import JSON, Bundle, Normalisation
+from formats.core.plurals import count
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError, UsageError
 
@@ -81,7 +82,8 @@ def merge_adapter(adapter: Bundle, base: Bundle) -> Bundle:
             weights[bias] = _sum(weights[bias], layer.bias, _scaling(module, layer, config))
     for name, tensor in others.items():  # biases and whole modules that were trained
         weights[_find(base, name, is_new=True)] = tensor
-    details = f"{len(layers)} layers and {len(others)} whole tensors of {adapter.metadata.variant}"
+    parts = [count("layer", len(layers)), count("whole tensor", len(others))]
+    details = f"{' and '.join(parts)} of {adapter.metadata.variant}"
     change = Normalisation("LoRA adapter merged", len(layers) + len(others), details)
     metadata = replace(base.metadata, normalisations=(*base.metadata.normalisations, change))
     is_folder = base.topology is not None and base.topology.kind in hugging_face.KINDS
@@ -135,7 +137,7 @@ def _find(base: Bundle, name: str, *, is_new: bool = False) -> str:
         return found[0]
     if is_new and not found:
         return name
-    what = f"{len(found)} tensors" if found else "no tensor"
+    what = count("tensor", len(found)) if found else "no tensor"
     raise CorruptError(
         f"the base has {what} for {name!r} of the adapter", hint="Is it the base of this adapter?"
     )

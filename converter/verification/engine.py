@@ -384,8 +384,10 @@ def _compare_outputs(
         outputs = _measure_outputs(pair, theirs, ours, there, here, noise)
     failed = [m for m in outputs.values() if not m.passed]
     if failed:
-        reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
-        return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
+        reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}:"
+        if len(outputs) == 1:
+            reason = f"the output {failed[0].name!r}"
+        return replace(report, reason=f"{reason} {failed[0].problems[0]}", outputs=outputs)
     if unstable:
         reason = _describe_unstable(pair, unstable, there)
         return replace(report, status="not run", reason=reason, outputs=outputs)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from converter.events import Step
-from converter.plurals import count
 from converter.verification.report import DeviceReport, GraphReport
 from converter.verification.result import Weights
+from formats.core.plurals import count
 from formats.errors import VerificationError
 
 

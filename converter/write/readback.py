@@ -11,9 +11,9 @@ from threading import Condition
 from typing import Any, NamedTuple
 
 from converter.byte_sizes import readable_size
-from converter.plurals import count
 from formats.core import digests
 from formats.core.output import SMALL
+from formats.core.plurals import count
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Piece, Tensor
 from formats.errors import InternalError, VerificationError

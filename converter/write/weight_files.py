@@ -9,13 +9,13 @@ from time import perf_counter
 
 from converter.byte_sizes import readable_size
 from converter.events import Progress, Step
-from converter.plurals import count
 from converter.write.background import Background
 from converter.write.readback import WeightsReport, Written, compare
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.digests import FileDigests
+from formats.core.plurals import count
 from formats.core.storage import Blocks
 from formats.safetensors_writer import ShardLayout, create, fill
 

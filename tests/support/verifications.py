@@ -63,5 +63,5 @@ def failed() -> GraphReport:
     wrong = measured("scores", 0.1)
     first = LayerDifference("layer 7", "Dense", replace(wrong, name="layer 7"), (), "layer 6")
     report = replace(passed(), status="failed", outputs={"scores": wrong}, first_difference=first,
-                     reason="1 of 1 outputs differ: 'scores'")  # fmt: skip
+                     reason="the output 'scores' differs by 9 times the noise")  # fmt: skip
     return report.with_layer_errors(layers(wrong=7))

@@ -17,7 +17,6 @@ from converter.devices.names import parse_tensorflow_device
 from converter.devices.savedmodel.retarget import retarget_graph
 from converter.events import Progress, Step
 from converter.options import Options
-from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.plan import Plan, Writing
 from converter.write.savedmodel.check import check_placement, compare_folder
@@ -25,6 +24,7 @@ from formats.artifact import Artifact
 from formats.containers.protobuf.rewriting import Pieces
 from formats.core.bundle import JSON, Bundle, LeftOut
 from formats.core.output import Output, write_file
+from formats.core.plurals import count
 from formats.core.storage import Blocks, Span
 from formats.errors import SafetyError, StorageError, UnsupportedError
 from formats.limits import Limits

@@ -20,7 +20,6 @@ from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
-from converter.plurals import count
 from converter.write import conversion_record
 from converter.write.background import Background
 from converter.write.plan import Plan, Writing
@@ -34,6 +33,7 @@ from formats.artifact import Artifact
 from formats.containers.pickle.encoder import Call, dumps
 from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.core.output import Output
+from formats.core.plurals import count
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError, VerificationError
