@@ -66,7 +66,7 @@ function errorPlot(layers, readout) {
   const worst = Math.max(...layers.map((one) => one.error ?? Infinity));
   const plot = svg("svg", { class: "error-plot", viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `Errors of ${layers.length} layers, the largest ${worst === Infinity ? "not finite" : figure(worst)}` }, parts, cursor);
-  if (width > 900) plot.style.width = `${width}px`;
+  if (width > 900) plot.style.width = `max(100%, ${width}px)`;
   plot.addEventListener("pointermove", (event) => {
     const box = plot.getBoundingClientRect();
     const place = ((event.clientX - box.left) * width) / box.width;
