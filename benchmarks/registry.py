@@ -6,7 +6,7 @@
 Prints what listing costs, the throughput of each run, and the peak memory of the driver, which must
 not grow with the count by more than what a plan of so many jobs takes. Exits 1 unless every good
 artifact was converted and verified, and every damaged one named with the exit code it must have.
-The target of issue 6 stands beside the figures: 150 artifacts a second on two cores.
+The target of issue 6 is printed beside the figures: 150 artifacts a second on two cores.
 """
 
 import argparse
@@ -116,8 +116,8 @@ print(count, time.perf_counter() - begin, time.process_time() - cpu)
 
 def _listing(registry: Path) -> str:
     command = [sys.executable, "-c", LISTING, str(registry)]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    count, seconds, cpu = told.split()
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    count, seconds, cpu = printed.split()
     rate = int(count) / float(seconds)
     return f"{count} entries, {rate:.0f}/s ({int(count) / float(cpu):.0f}/s of CPU), Python cold"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 OUT = Path(os.environ["PEER_OUT"])
 COUNTS: dict[str, int] = {}
-# What tf2onnx is told about a case, as far as it is plain.
+# What tf2onnx is given for a case, as far as it is plain.
 COMPARED = ("rtol", "atol", "mtol", "check_value", "check_shape", "check_dtype")
 DEFAULTS = {"rtol": 1e-07, "atol": 1e-5, "mtol": None}
 
@@ -27,14 +27,14 @@ def pytest_collection_modifyitems():
 def run_test_case(
     self, func, feed_dict, input_names_with_port, output_names_with_port, *args,
     process_args=None, onnx_feed_dict=None, as_session=False, premade_placeholders=False,
-    optimize=True, **told,
+    optimize=True, **case_arguments,
 ):  # fmt: skip
     """Stand in for their method of this name."""
     import backend_test_base as base
     import tensorflow as tf
 
     del input_names_with_port
-    told.update(zip(COMPARED, args, strict=False))
+    case_arguments.update(zip(COMPARED, args, strict=False))
     name = f"{type(self).__module__}.{self._testMethodName}"
     COUNTS[name] = COUNTS.get(name, 0) + 1
     folder = OUT / f"{name}.{COUNTS[name]}"
@@ -63,7 +63,7 @@ def run_test_case(
         **{f"fed{i}": plain(v) for i, v in enumerate(fed.values())},
         **{f"out{i}": plain(v) for i, v in enumerate(expected)},
     )
-    case = {**DEFAULTS, **{key: told[key] for key in COMPARED if key in told}}
+    case = {**DEFAULTS, **{key: case_arguments[key] for key in COMPARED if key in case_arguments}}
     arguments = {k: v for k, v in (process_args or {}).items() if k != "extra_opset"}
     tables = {text(k): [plain(v).tolist() for v in pair] for k, pair in (tables or {}).items()}
     case |= {

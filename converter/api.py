@@ -302,6 +302,7 @@ def verify(
     inputs: AnyPath | None = None,
     seed: int = 0,
     timeout: float = 900.0,
+    html: AnyPath | None = None,
     options: Options | None = None,
 ) -> "Verification":
     """Compare a converted artifact with its source: weights bit by bit, graphs by running both.
@@ -315,6 +316,8 @@ def verify(
         inputs: ``.npz`` file with one array for each input; default: random inputs.
         seed: Seed of random inputs.
         timeout: Seconds that each of the two runtimes may take.
+        html: File to write a page to: the errors of outputs and of all layers, which are compared
+            for it.
         options: Options shared with conversions: trusted modules, signatures, checkpoint, ….
 
     Returns:
@@ -322,7 +325,9 @@ def verify(
 
     Raises:
         SourceError: One of the two artifacts is unreadable.
-        UsageError: The options do not apply to these artifacts, or contradict each other.
+        UsageError: The options do not apply to these artifacts, or contradict each other; or
+            ``html`` is a folder.
+        StorageError: ``html`` cannot be written.
         DependencyError: A child process died, hung, or took too much memory.
     """
     comparison: dict[str, Any] = {
@@ -338,7 +343,7 @@ def verify(
     merged = merge_fields(held.comparison, given, "comparison=Comparison")
     if device is not None:
         held = merge_options(held, {"device": device})
-    return verify_artifacts(source, converted, replace(held, comparison=merged))
+    return verify_artifacts(source, converted, replace(held, comparison=merged), html=html)
 
 
 def _as_bounds(given: float | Mapping[str, float] | None) -> Mapping[str, float]:
@@ -348,16 +353,28 @@ def _as_bounds(given: float | Mapping[str, float] | None) -> Mapping[str, float]
     return given if isinstance(given, Mapping) else {"": float(given)}
 
 
-def verify_artifacts(source: AnyPath, converted: AnyPath, options: Options) -> "Verification":
-    """Compare like `converter.verification.verify.verify`, and accept references.
+def verify_artifacts(
+    source: AnyPath, converted: AnyPath, options: Options, *, html: AnyPath | None = None
+) -> "Verification":
+    """Compare like `converter.verification.verify.verify`, accept references, and write a page.
 
     Raises:
-        ConvertError: As in that function; or a reference cannot be read.
+        ConvertError: As in that function; a reference cannot be read; or the page not written.
     """
     from converter.verification.verify import verify as compare
 
+    if html is not None:
+        from converter.reports.file import check as check_writable
+
+        check_writable(Path(html), "html=")
+        options = replace(options, comparison=replace(options.comparison, layers=True))
     with Source(source) as first, Source(converted, is_one=False) as second:
-        return compare(first.path, second.path, options=options)
+        found = compare(first.path, second.path, options=options)
+    if html is not None:
+        from converter.verification_page.page import Compared, write_verification
+
+        write_verification(Path(html), Compared(first.name, second.name), found, options)
+    return found
 
 
 def read(

@@ -17,6 +17,7 @@ from converter.options import Options
 from formats import components, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, FixedInput, LeftOut, Normalisation, TensorSpec
+from formats.core.plurals import count, list_counts
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -26,7 +27,6 @@ from formats.errors import (
     UnsupportedError,
     UsageError,
 )
-from formats.plurals import count, list_counts
 
 if TYPE_CHECKING:
     from converter.capture.capture_graph import CaptureRequest
@@ -75,7 +75,7 @@ def graphs_of(
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, found = _of_torch(bundle, artifact, options, opset or OPSET)
         graphs = _select_parts(found, wanted, only_one=only_one)
-        return _told(bundle, graphs, ()), graphs
+        return _record_deviations(bundle, graphs, ()), graphs
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
         raise UsageError(f"{len(wanted)} signatures in one file", hint="Give out= a folder's name")
@@ -97,16 +97,16 @@ def graphs_of(
             left_out.append(LeftOut(f"signature {name}", reason_of(e), gaps_of(e)))
             continue
         if len(names) > 1:
-            from converter.lower.graph_equality import likeness
+            from converter.lower.graph_equality import equality_key
 
-            twin = alike.setdefault(likeness(graph), str(name))
+            twin = alike.setdefault(equality_key(graph), str(name))
             if twin != name:
                 left_out.append(LeftOut(f"signature {name}", f"it is the same as {twin}"))
                 continue
         graphs.append(graph)
     if not graphs:
         raise failures[0]
-    return _told(bundle, graphs, left_out), graphs
+    return _record_deviations(bundle, graphs, left_out), graphs
 
 
 def _select_parts(
@@ -144,8 +144,8 @@ def lower_required(
         from converter.devices.savedmodel.strip_placement import strip_placement
 
         alone = strip_placement(bundle, artifact)
-    told, graphs = graphs_of(alone, artifact, options, only_one=only_one)
-    return replace(told, topology=bundle.topology), graphs
+    annotated, graphs = graphs_of(alone, artifact, options, only_one=only_one)
+    return replace(annotated, topology=bundle.topology), graphs
 
 
 def lower_optional(
@@ -304,7 +304,7 @@ def _of_pipeline(
         LeftOut(f"graph of {name}", reason_of(e), gaps_of(e))
         for name, e in captured.failures.items()
     ]
-    return _told(captured.bundle, graphs, left_out), graphs
+    return _record_deviations(captured.bundle, graphs, left_out), graphs
 
 
 def _request(options: Options, opset: int) -> "CaptureRequest":
@@ -374,7 +374,9 @@ def gaps_of(error: ConvertError) -> Gaps:
     return error.gaps
 
 
-def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
+def _record_deviations(
+    bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
+) -> Bundle:
     """Record in the bundle where graphs deviate from the source."""
     from converter.lower.encoded import AS_INPUT, describe_inputs, roots
 

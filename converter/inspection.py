@@ -20,9 +20,9 @@ from formats.core.bundle import (
     SafetyFinding,
     Signature,
 )
+from formats.core.plurals import count, list_counts
 from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
-from formats.plurals import count, list_counts
 
 
 @dataclass(frozen=True, slots=True)

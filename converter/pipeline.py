@@ -39,8 +39,8 @@ from converter.write.plan import Digests, Writing
 from converter.write.readback import WeightsReport
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut
+from formats.core.plurals import count
 from formats.errors import VerificationError
-from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph

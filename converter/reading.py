@@ -14,9 +14,9 @@ from converter.options import Options
 from formats import catalog, hugging_face
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, SafetyFinding
+from formats.core.plurals import count, list_counts
 from formats.errors import SafetyError
 from formats.limits import DEFAULT, Limits
-from formats.plurals import count, list_counts
 
 
 def read(

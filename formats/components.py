@@ -27,10 +27,10 @@ from formats.core.bundle import (
     SafetyFinding,
     Topology,
 )
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, SafetyError
-from formats.plurals import count
 from formats.torch import sharded
 
 FORMAT = "components"
@@ -203,6 +203,7 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
     user: dict[str, JSON] = {}
     opaque: dict[str, str] = {}
     notes: dict[str, Mapping[str, JSON]] = {}
+    places: dict[str, Sequence[str]] = {}
     findings: list[SafetyFinding] = []
     left_out = [*apart]
     for folder, part in parts.items():
@@ -216,6 +217,7 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
         assets |= put(part.assets)
         opaque |= put(about.opaque)
         notes |= put(about.tensor_notes)
+        places |= put(about.tensor_devices)
         user |= put(about.user)
         recorded |= about.recorded
         devices.update(about.devices)
@@ -229,8 +231,8 @@ def _merge(parts: Mapping[str, Bundle], topology: Topology, apart: Sequence[Left
     count = sum(bool(part.weights) for part in parts.values())
     metadata = Metadata(
         FORMAT, f"{count} components with weights", framework="torch", recorded=recorded,
-        devices=devices, user=user, opaque=opaque, tensor_notes=notes, findings=tuple(findings),
-        left_out=tuple(left_out),
+        devices=devices, user=user, opaque=opaque, tensor_notes=notes, tensor_devices=places,
+        findings=tuple(findings), left_out=tuple(left_out),
     )  # fmt: skip
     return Bundle(
         metadata, weights, leftovers=leftovers, encodings=encodings, topology=topology,

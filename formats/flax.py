@@ -17,11 +17,11 @@ from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.msgpack import Extension, Value, parse
 from formats.core.bundle import JSON, Bundle, LeftOut, Metadata
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.core.weights import DTYPES, DType, Strided, Tensor
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import Limits
-from formats.plurals import count
 
 SINGLE, INDEX = "flax_model.msgpack", "flax_model.msgpack.index.json"
 ARRAY, COMPLEX, SCALAR = 1, 2, 3  # types of extensions

@@ -84,8 +84,8 @@ def _find_settings(artifact: Artifact, config: JSON) -> dict[str, JSON] | None:
     found = find_quantization(config)
     for name, method in QUANTIZATION_FILES.items():
         if found is None and name in artifact.names:
-            told = _read_json(artifact, name)
-            found = {"quant_method": method, **told} if isinstance(told, dict) else None
+            scheme = _read_json(artifact, name)
+            found = {"quant_method": method, **scheme} if isinstance(scheme, dict) else None
     return found
 
 
@@ -124,9 +124,9 @@ def without_quantization(config: dict[str, JSON]) -> dict[str, JSON]:
 
 def _describe(settings: dict[str, JSON]) -> str:
     """Return a method with the bits and the sizes of groups, as far as the settings have them."""
-    told = {name: next((settings[k] for k in keys if settings.get(k)), None)
+    named = {name: next((settings[k] for k in keys if settings.get(k)), None)
             for name, keys in DETAILS.items()}  # fmt: skip
-    words = [f"{name} {value}" for name, value in told.items() if value is not None]
+    words = [f"{name} {value}" for name, value in named.items() if value is not None]
     return ", ".join([str(settings["quant_method"]), *words])
 
 

@@ -1,8 +1,8 @@
 """safetensors: one file, or shards with an index, as Hugging Face writes them.
 
 A file is a length (u64), a JSON header, and a body of raw tensors. Tied tensors are
-stored once; the other names stand in the header's metadata, as ``safetensors.torch.save_model``
-writes them. What safetensors cannot express stands there as well, under keys that begin with
+stored once; the other names are in the header's metadata, as ``safetensors.torch.save_model``
+writes them. What safetensors cannot express is there as well, under keys that begin with
 ``convert.``.
 
 Spec: https://github.com/huggingface/safetensors/blob/v0.8.0/README.md#format
@@ -17,11 +17,11 @@ from formats import hugging_face
 from formats.artifact import Artifact
 from formats.containers.jsontext import parse
 from formats.core.bundle import JSON, Bundle, Encoding, LeftOut, Metadata
+from formats.core.plurals import count
 from formats.core.storage import File, Span
 from formats.core.weights import DTYPES, Computed, Tensor
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
-from formats.plurals import count
 
 INDEX_SUFFIX = ".safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -208,7 +208,7 @@ def read_files(
         artifact: The folder, or the index in it.
         names: Relative names of the files.
         variant: What the metadata will call it.
-        extra: Metadata that stands outside the files.
+        extra: Metadata that is outside the files.
 
     Raises:
         CorruptError: A file is damaged, or two hold a tensor of one name.
@@ -240,7 +240,7 @@ def _bundle(
     for header in headers:
         for name, tensor in header.tensors.items():
             if name in weights:
-                raise CorruptError(f"tensor {name!r} stands in two shards")
+                raise CorruptError(f"tensor {name!r} is in two shards")
             weights[name] = tensor
         notes.update(header.metadata)
     encodings: dict[str, Encoding] = {}

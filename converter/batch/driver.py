@@ -261,7 +261,7 @@ class _Work:
         """
         asked = self._request
         settings = Settings(asked.jobs, folder, asked.address, asked.retries, asked.patience)
-        told: Waiting | None = None
+        reported: Waiting | None = None
         pause = POLL_SECONDS[0]
         while True:
             before = self._through
@@ -274,8 +274,8 @@ class _Work:
             if not self._work.busy:
                 return
             waiting = Waiting(len(self._work.busy), self._work.holders())
-            if waiting != told:
-                told = waiting
+            if waiting != reported:
+                reported = waiting
                 yield waiting
             is_idle = self._through == before
             pause = min(1.5 * pause, POLL_SECONDS[1]) if is_idle else POLL_SECONDS[0]

@@ -1,6 +1,6 @@
 """Leases: each output is made by one driver at a time, even if that driver dies.
 
-Before a job runs, its driver claims the output, and writes down whether anything stood in its
+Before a job runs, its driver claims the output, and writes down whether anything was in its
 place: if the driver dies between an output's publication and its row, the next one knows that
 output for ours. A claim holds as long as its driver lives.
 """
@@ -15,7 +15,7 @@ from converter.batch.schema import COLUMNS, decode_text, encode_text
 from converter.jobs.job import Job
 
 NOBODY = ""  # has the claims of the dead
-# What stood in an output's place when it was claimed: nothing, an output of ours that no row tells
+# What was in an output's place when it was claimed: nothing, an output of ours that no row tells
 # of, or anything else.
 FREE, UNRECORDED, TAKEN = "free", "unrecorded", "taken"
 
@@ -33,7 +33,7 @@ class Row:
         status: How it ended.
         exit_code: Likewise.
         error: What went wrong, its beginning; or "".
-        ours: Whether what stands in its place was put there by us.
+        ours: Whether what is in its place was put there by us.
         boot: Of the machine in whose memory it may only be, as `liveness.boot` says; "" where it
             is on the disk, or elsewhere.
     """
@@ -57,7 +57,7 @@ class Claimed:
     Attributes:
         mine: To be done by it now.
         busy: In work at another living driver.
-        taken: Impossible: something stands in their places that is not ours.
+        taken: Impossible: something is in their places that is not ours.
         settled: Done by another one since this one has planned.
     """
 

@@ -156,7 +156,7 @@ class Ledger:
         Args:
             kind: What an output of these is called at its end, which tells targets apart.
             recalled: Names by source that the destination knows besides.
-            choose: Told the names of this kind by source, and the names of all others; returns
+            choose: Takes the names of this kind by source, and the names of all others; returns
                 names by source.
         """
         if self._heart is None:

@@ -2,7 +2,7 @@
 
 An output keeps the name that the ledger has of it. A new one is called as its source with the
 target's ending; where several would be called the same, as some file system sees it, each of them
-keeps its source's suffix, and what is still the same gets a number. No output stands inside
+keeps its source's suffix, and what is still the same gets a number. No output is inside
 another one, and no name is one that a file system cannot hold.
 """
 

@@ -24,7 +24,7 @@ from converter.write.catalog import check_options
 from formats.errors import ConvertError, SourceError
 
 # Failures that say nothing of the artifact, and are tried again unasked: its worker was lost; or
-# it could not be fetched or its output not stored, as where something stood in its place.
+# it could not be fetched or its output not stored, as where something was in its place.
 PASSING = ("lost",)
 MOVABLE = "portable"  # its manifest names its source, so that an output can be renamed
 STORAGE_EXIT = 6

@@ -35,7 +35,7 @@ class Worklist:
         self._plan = plan
         self._open = plan.todo
         self._size = 4
-        self._told: list[Outcome] = []
+        self._unreported: list[Outcome] = []
         self._refused: list[tuple[Job, Outcome]] = []
         self._looked = float("-inf")
         self._given: dict[str, Job] = {}
@@ -51,7 +51,7 @@ class Worklist:
             self.release_dead()
             exists = self._destination.exists
             claimed = self._ledger.claims.claim(some, exists, since=self._plan.since)
-            self._told += (self._outcome(row) for row in claimed.settled)
+            self._unreported += (self._outcome(row) for row in claimed.settled)
             self._refused += ((job, make_refusal(job)) for job in claimed.taken)
             self.busy += claimed.busy
             begin = time.monotonic()
@@ -76,8 +76,8 @@ class Worklist:
 
     def take_finished(self) -> Iterator[Outcome]:
         """Yield outcomes of other drivers that were not yielded yet."""
-        told, self._told = self._told, []
-        yield from told
+        outcomes, self._unreported = self._unreported, []
+        yield from outcomes
 
     def refuse_impossible(self) -> Iterator[Outcome]:
         """Yield and record the jobs that are impossible."""

@@ -17,7 +17,7 @@ from converter.registries.catalog import scheme_of
 from converter.registries.entry import Entry
 
 MOST = 4  # outputs that one source may be compared with
-SIZE = "size"  # what alone makes a likeness, and no certainty
+SIZE = "size"  # alone it makes a match likely, and not certain
 SAME = "same"  # as what is there by another path
 
 

@@ -235,8 +235,8 @@ def _check_folder(source: Path, bundle: Bundle, request: CaptureRequest, form: s
         )  # fmt: skip
     # The folder's own: the bundle may have been dequantised, but the library reads the folder.
     for config in (source / hugging_face.CONFIG, *source.glob(f"*/{hugging_face.CONFIG}")):
-        told = json.loads(config.read_bytes()) if config.is_file() else None
-        if settings := hugging_face.find_quantization(told):
+        values = json.loads(config.read_bytes()) if config.is_file() else None
+        if settings := hugging_face.find_quantization(values):
             raise UnsupportedError(
                 f"graphs of folders whose weights are quantised ({settings['quant_method']})",
                 where=source.name,

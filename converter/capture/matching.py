@@ -17,8 +17,8 @@ import numpy as np
 from converter.lower.graph import Folded, Graph, Node, Weight
 from formats.core import digests
 from formats.core.bundle import Bundle
+from formats.core.plurals import count
 from formats.core.weights import Piece, Tensor
-from formats.plurals import count
 
 SMALL = 1 << 10  # bytes
 PREFIX = "graph."  # of tensors that an exporter added

@@ -24,7 +24,7 @@ from converter.byte_sizes import readable_size
 from formats.errors import DependencyError
 
 QUESTION, ANSWER, DONE = "question.json", "answer.json", "done"
-SERVE = "serve"  # how `parent_watchdog` is told so
+SERVE = "serve"  # the argument of `parent_watchdog`
 # Scripts that answer several questions in one process: importing a framework takes seconds.
 SERVED = frozenset(("run_keras.py", "run_tensorflow.py", "run_torch.py"))
 _LOCAL = threading.local()  # of each thread the children that serve it

@@ -61,8 +61,9 @@ def _read_table(table: dict[str, Any]) -> Override:
         row = _find_row(key)
         fields[row.field] = row.value(_convert(row, value))
     if "arch.factory" in fields or "arch.arguments" in fields:
-        arguments = (fields.pop(f"arch.{name}", None) for name in ("factory", "arguments"))
-        fields["arch"] = parse_arch(*arguments)  # type: ignore[arg-type]  # both are strings
+        factory: Any = fields.pop("arch.factory", None)
+        arguments: Any = fields.pop("arch.arguments", None)
+        fields["arch"] = parse_arch(factory, arguments)
     return Override(tuple(globs), fields)
 
 

@@ -20,8 +20,8 @@ from converter.cli.render import document
 from converter.cli.spelling import spell_flags
 from converter.cli.terminal import is_terminal, overwrite, say, say_step
 from converter.jobs.job import GOOD
+from formats.core.plurals import count, list_counts
 from formats.errors import ConvertError, StorageError
-from formats.plurals import count, list_counts
 
 INTERRUPTED = 130
 DAMAGED = 10  # damaged outputs that are described

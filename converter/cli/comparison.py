@@ -30,8 +30,8 @@ def document(source: str, converted: str, found: "Verification") -> None:
     })  # fmt: skip
 
 
-def lines(found: "Verification", require: str | None) -> None:
-    """Print the findings, and last the level reached."""
+def lines(found: "Verification", require: str | None, *, layers: bool) -> None:
+    """Print the findings, those of layers if wanted, and last the level reached."""
     weights = found.weights
     if weights is None:
         say("weights     not compared: the converted artifact keeps none as the source has them")
@@ -44,14 +44,14 @@ def lines(found: "Verification", require: str | None) -> None:
     for name, report in found.graphs.items():
         if len(found.graphs) > 1:
             say(f"file        {name}")
-        _graph(report)
+        _graph(report, layers=layers)
     text = "nothing" if found.level == "none" else found.level
     if require is not None and text != require:
         text += f" (required: {require})"
     say(f"verified    {text}")
 
 
-def _graph(report: "GraphReport") -> None:
+def _graph(report: "GraphReport", *, layers: bool) -> None:
     say(f"graph       {report.status}" + (f": {report.reason}" if report.reason else ""))
     if report.lacking:
         say(f"            try {report.lacking}")
@@ -70,7 +70,7 @@ def _graph(report: "GraphReport") -> None:
         say(f"layer       {first}: max rel {first.measure.max_rel:.3g}")
         if first.last_equal is not None:
             say(f"            {first.last_equal!r} before it is the same")
-    for one in report.layer_errors:
+    for one in report.layer_errors if layers else ():
         noise = "" if one.noise is None else f"  noise {one.noise:.3g}"
         verdict = "layer same" if one.passed else "layer DIFFERS"
         say(f"{verdict:<13} {one.layer} ({one.class_name})  max rel {one.error:.3g}{noise}")

@@ -10,7 +10,7 @@ import typer
 
 from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import is_terminal, say
-from formats.plurals import count, list_counts
+from formats.core.plurals import count, list_counts
 
 if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis

@@ -1,6 +1,7 @@
 """Print errors on standard error: what was found, what was expected, what to do."""
 
 import sys
+from typing import Protocol
 
 from converter.cli.spelling import spell_flags
 from converter.cli.terminal import fit, say
@@ -48,15 +49,23 @@ def report_text(text: str, code: int) -> int:
     return code
 
 
-def report_usage(e: Exception) -> int:
+class UsageProblem(Protocol):
+    """An error of the command line: what click raises, wherever Typer keeps it."""
+
+    def format_message(self) -> str:
+        """Return the message."""
+        ...
+
+
+def report_usage(e: UsageProblem) -> int:
     """Print an error of the command line that Typer found, and return the exit code."""
     option = getattr(e, "option_name", None)
     near = getattr(e, "possibilities", None)
-    if option and str(e.format_message()).startswith(NO_OPTION):  # type: ignore[attr-defined]
+    if option and e.format_message().startswith(NO_OPTION):
         text = f"there is no option {option}"
         text += f"\nhelp: Did you mean {_join(sorted(near))}?" if near else ""
     else:
-        text = str(e.format_message()).rstrip(".")  # type: ignore[attr-defined]
+        text = e.format_message().rstrip(".")
     context = getattr(e, "ctx", None)
     name = getattr(context, "info_name", "") or ""
     page = "convert --help" if name in ("", "convert") else f"convert {name} --help"

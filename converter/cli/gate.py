@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
+from formats.core.plurals import count
 from formats.errors import UsageError
-from formats.plurals import count
 
 if TYPE_CHECKING:  # keeps `--help` fast
     from converter.verification.bundle_check import CheckResult

@@ -13,8 +13,8 @@ from converter import safety
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
 from converter.normalise.wording import describe_change
+from formats.core.plurals import list_counts
 from formats.errors import StorageError
-from formats.plurals import list_counts
 
 if TYPE_CHECKING:  # keeps `inspect` and `formats` fast
     from converter.inspection import Inspection, TensorInfo

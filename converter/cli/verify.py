@@ -43,6 +43,13 @@ def verify(
             "--reproduce", help="Convert SOURCE again, and compare the bytes with CONVERTED."
         ),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page: the errors of outputs and of all layers, noise and coverage.",
+        ),
+    ] = None,
     report: Annotated[
         list[Path] | None,
         typer.Option(
@@ -61,6 +68,9 @@ def verify(
     require = options.require
     from converter.references import Source, display_name
 
+    if html is not None and (converted is None or reproduce):
+        what = "reproduce=" if reproduce else "a folder alone"
+        raise UsageError(f"html= with {what}", expected="a source and what was converted from it")
     if converted is None:
         from converter.cli import gate
 
@@ -80,11 +90,11 @@ def verify(
     shown = display_name(converted), display_name(source)
     with Spinner(enabled=not json and is_terminal(sys.stderr)) as spinner:
         spinner.start("comparing", f"{shown[0]} with {shown[1]}, each in its own runtime")
-        found = verify_artifacts(source, converted, options)
+        found = verify_artifacts(source, converted, options, html=html)
     if json:
         document(display_name(source), display_name(converted), found)
     else:
-        lines(found, require)
+        lines(found, require, layers=options.comparison.layers)
     raise typer.Exit(exit_code(found, require))
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.mlflow_register import KEY, TARGET
 from converter.destinations.protocol import GONE, Destination, Published, Recalled
+from converter.destinations.uploaded import Uploaded
 from converter.jobs.job import Job
 from converter.jobs.record import Record, RecordedVerification
 from converter.options import LEVELS
@@ -30,7 +31,7 @@ from formats import portable
 from formats.containers import jsontext
 from formats.core import digests
 from formats.core.storage import File, Span
-from formats.errors import StorageError, UsageError
+from formats.errors import UsageError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,14 +41,14 @@ OF: Final = "convert.of"  # tag of a registered model: whose conversions it hold
 VERIFIED: Final = "convert.verification"
 PASSED: Final = "passed"
 NAME: Final = "convert.name"  # of the output in a ledger
-STATE: Final = "convert.source_state"  # of the source, as its registry told it then
+STATE: Final = "convert.source_state"  # of the source, as its registry gave it then
 # What must be verified for an alias to be moved, where nothing is required: the graph has run
-# beside its source. With less than that, whoever follows the alias would be the first to run it.
+# beside its source. With less than that, the first user of the alias would run it untested.
 USUAL_LEVEL: Final = "cpu"
 EXPECTED: Final = "models:/{name}_portable"
 
 
-class Registered:
+class Registered(Uploaded):
     """Registered models by a template."""
 
     def __init__(self, template: str) -> None:
@@ -96,20 +97,6 @@ class Registered:
             if name and name not in known and output.rpartition("/")[0] == f"models:/{target}":
                 newest[source] = _note(source, name, output, tags)
         return newest.values()
-
-    def local(self, name: str, scratch: Path) -> Path:
-        """Return a path in the temporary folder."""
-        folder = scratch / "output"
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as e:
-            raise StorageError.writing(folder, e) from e
-        return folder / PurePosixPath(name).name
-
-    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Return None: uploaded outputs are not renamed."""
-        del old, job, source, digest
-        return None
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
         """Register the output unless it is registered; tag its source and move aliases."""

@@ -48,14 +48,16 @@ def arrange(made: Path, folder: Path) -> Path:
         raise StorageError.writing(folder, e) from e
 
 
-def describe(folder: Path, staged: Staged, record: Record, told: Mapping[str, Any]) -> None:
+def describe(
+    folder: Path, staged: Staged, record: Record, server_fields: Mapping[str, Any]
+) -> None:
     """Write the files that MLflow reads.
 
     Args:
         folder: With the output.
         staged: The source; its signature is the output's, unless inputs were replaced.
         record: What is known of the conversion.
-        told: Of the `MLmodel`, what the server decides: ``model_id``, ``run_id``.
+        server_fields: Of the `MLmodel`, what the server decides: ``model_id``, ``run_id``.
 
     Raises:
         StorageError: They cannot be written.
@@ -83,7 +85,7 @@ def describe(folder: Path, staged: Staged, record: Record, told: Mapping[str, An
             "converted_by": f"model-convert {VERSION}",
             "source_digest": record.source_digest,
         },
-        **told,
+        **server_fields,
     }
     signature = staged.facts.get("signature")
     # What stands for bytes that are decoded are inputs that the source's signature has not.

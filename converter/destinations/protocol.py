@@ -67,7 +67,7 @@ class Destination(Protocol):
         """
 
     def exists(self, name: str) -> bool:
-        """Return whether the output would replace anything, whoever wrote it.
+        """Return whether the output would replace anything, no matter who wrote it.
 
         Asked in the driver before a job and after a crash, so that an output which a killed run
         published and never recorded is known for ours. A place that tells so itself (of what it

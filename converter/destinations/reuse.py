@@ -2,7 +2,7 @@
 
 It is taken over only where it is exactly what a conversion would make: its manifest tells that it
 was made of these very bytes, all its files are there, and the source's old name, where that has
-changed, stands nowhere but in the one place where it is corrected.
+changed, is only in the one place where it is corrected.
 """
 
 import os

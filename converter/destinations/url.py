@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from converter.destinations.folder import Folder
 from converter.destinations.protocol import Destination, Published, Recalled
 from converter.destinations.upload import check_free, find_damage, remove_partial, upload
+from converter.destinations.uploaded import Uploaded
 from converter.jobs.job import Job
 from converter.jobs.record import Record
 from converter.registries.entry import Staged
@@ -31,7 +32,7 @@ NOTES_AT_ONCE: Final = 64
 NOTE_BYTES: Final = 16 << 20  # of one note; they hold a record each
 
 
-class Remote:
+class Remote(Uploaded):
     """The outputs below a URL."""
 
     def __init__(self, url: str) -> None:
@@ -64,20 +65,6 @@ class Remote:
         except StorageError:
             return False
         return True
-
-    def local(self, name: str, scratch: Path) -> Path:
-        """Return a path in the temporary folder."""
-        folder = scratch / "output"
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as e:
-            raise StorageError.writing(folder, e) from e
-        return folder / PurePosixPath(name).name
-
-    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Return None: uploaded outputs are not renamed."""
-        del old, job, source, digest
-        return None
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
         """Upload the output and its note."""

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from formats.core.plurals import list_counts
 from formats.errors import UsageError
-from formats.plurals import list_counts
 
 PROVIDER_SUFFIX = "ExecutionProvider"
 

@@ -30,16 +30,18 @@ def of_status(status: int, words: bytes, *, oom: bool) -> tuple[End, str]:
         name = signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
         if number == signal.SIGKILL:
             return _killed(words, oom=oom)
-        return "crashed", str(DependencyError(f"died of {name}{_told(words)}"))
+        return "crashed", str(DependencyError(f"died of {name}{_describe_output(words)}"))
     code = os.waitstatus_to_exitcode(status)
-    return "crashed", str(DependencyError(f"ended with code {code} and no answer{_told(words)}"))
+    return "crashed", str(
+        DependencyError(f"ended with code {code} and no answer{_describe_output(words)}")
+    )
 
 
 def of_timeout(seconds: float, words: bytes) -> str:
     """Return the message for a child that exceeded its time limit."""
     return str(
         DependencyError(
-            f"took longer than {seconds:g} s and was stopped{_told(words)}",
+            f"took longer than {seconds:g} s and was stopped{_describe_output(words)}",
             hint="needs.seconds= gives it longer",
         )
     )
@@ -49,7 +51,7 @@ def of_memory(used: int, limit: int, words: bytes) -> str:
     """Return the message for a child that exceeded its memory limit."""
     return str(
         DependencyError(
-            f"took {readable_size(used)} of memory and was stopped{_told(words)}",
+            f"took {readable_size(used)} of memory and was stopped{_describe_output(words)}",
             expected=f"at most {readable_size(limit)}",
             hint="needs.memory_bytes= gives it more",
         )
@@ -59,13 +61,15 @@ def of_memory(used: int, limit: int, words: bytes) -> str:
 def _killed(words: bytes, *, oom: bool) -> tuple[End, str]:
     if oom:
         hint = "needs.memory_bytes= stops it in time, jobs=1 leaves it more"
-        found = f"was killed (SIGKILL): the machine ran out of memory{_told(words)}"
+        found = f"was killed (SIGKILL): the machine ran out of memory{_describe_output(words)}"
         return "oom", str(DependencyError(found, hint=hint))
     hint = "Perhaps it was out of memory"
-    return "killed", str(DependencyError(f"was killed (SIGKILL){_told(words)}", hint=hint))
+    return "killed", str(
+        DependencyError(f"was killed (SIGKILL){_describe_output(words)}", hint=hint)
+    )
 
 
-def _told(words: bytes) -> str:
+def _describe_output(words: bytes) -> str:
     """Return the child's position and its last line of output, as the end of a clause."""
     lines = words.decode("utf-8", "replace").splitlines()
     start = next((i for i, line in enumerate(lines) if DUMP.match(line)), len(lines))

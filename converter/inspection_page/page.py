@@ -28,7 +28,11 @@ from formats.limits import DEFAULT, Limits
 
 PARTS = PageParts(
     "converter.inspection_page:inspection.html",
-    ["converter.reports:page.css", "converter.inspection_page:inspection.css"],
+    [
+        "converter.reports:page.css",
+        "converter.reports:parts.css",
+        "converter.inspection_page:inspection.css",
+    ],
     [
         *(
             f"converter.reports:{name}.js"

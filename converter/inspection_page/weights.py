@@ -64,6 +64,7 @@ def describe_weights(bundle: Bundle) -> dict[str, Any]:
                     "elements": tensor.size,
                     "tied": tied[:LONGEST] if tied != name else None,
                     "role": None if role is None else " of ".join(role),
+                    "devices": [*bundle.metadata.tensor_devices.get(name, ())],
                     "notes": _notes(bundle.metadata.tensor_notes.get(name, {})),
                     "statistics": None if figures is None else figures._asdict(),
                 }

@@ -8,7 +8,7 @@ import numpy as np
 from converter.lower.graph import Attribute, Folded, Graph, Weight
 
 
-def likeness(graph: Graph) -> Hashable:
+def equality_key(graph: Graph) -> Hashable:
     """Return a key that is equal for graphs that differ only in the names of inner values."""
     return _of(graph, {}, graph)
 

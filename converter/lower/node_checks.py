@@ -13,7 +13,7 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.legalize import INTEGRAL
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers in every operator
 SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # operators with a vector of sizes as 2nd input

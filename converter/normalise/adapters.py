@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from formats import hugging_face
 from formats.core.bundle import JSON, Bundle, Normalisation
+from formats.core.plurals import count
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError, UsageError
-from formats.plurals import count
 
 if TYPE_CHECKING:
     import numpy as np

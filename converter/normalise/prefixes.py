@@ -69,7 +69,7 @@ class _Renaming:
     def remove_wrappers(self) -> None:
         """Remove the container key, then the prefixes of wrapper modules."""
         # An origin spells dict keys with "/" and leaves the dots of a key alone, so that a
-        # checkpoint's key 'model' and a module's attribute 'model' can be told apart.
+        # checkpoint's key 'model' and a module's attribute 'model' can be distinguished.
         keys = {n: t.origin.split("/")[:-1] for n, t in self.bundle.weights.items()}
         first = {n: k[0] for n, k in keys.items() if k and n.startswith(f"{k[0]}.")}
         containers = set(first.values()) & CONTAINERS
@@ -114,6 +114,7 @@ class _Renaming:
         metadata = replace(
             old,
             tensor_notes={new.get(n, n): note for n, note in old.tensor_notes.items()},
+            tensor_devices={new.get(n, n): where for n, where in old.tensor_devices.items()},
             normalisations=(*old.normalisations, *self.changes),
         )
         weights = {new[name]: tensor for name, tensor in bundle.weights.items()}

@@ -4,7 +4,7 @@ import re
 
 from converter.normalise.prefixes import KEPT, REMOVED
 from formats.core.bundle import Normalisation
-from formats.plurals import count
+from formats.core.plurals import count
 
 # What the names of changes begin with, and how one of it is called.
 _NOUNS = {

@@ -203,7 +203,7 @@ class OneArtifact:
 def open_registry(reference: str, filters: Filters) -> Registry:
     """Open a folder, a single artifact, or all that a glob matches.
 
-    What exists under the reference as it stands goes before what it matches as a glob. A file that
+    What exists under the reference as it is goes before what it matches as a glob. A file that
     is a part of a folder, as saved_model.pb is, stands for the folder.
 
     Raises:

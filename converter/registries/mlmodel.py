@@ -39,7 +39,7 @@ Document: TypeAlias = "Mapping[str, Any]"
 
 # fmt: off
 # Where a flavor keeps what we convert, best first: paths in the folder, with values of the flavor's
-# own block. What a block says of its format is not asked: `save_format: tf` stands beside files
+# own block. What a block says of its format is not asked: `save_format: tf` is beside files
 # of both kinds. ECOSYSTEM.md 1.2 has what each version of MLflow writes.
 FLAVORS: Mapping[str, tuple[str, ...]] = {
     "onnx":       ("{data:model.onnx}",),

@@ -16,7 +16,7 @@ from converter.stores.store import Blob, Range, Store
 from formats.errors import StorageError
 
 WHOLE_BYTES: Final = 1 << 17  # of files that are fetched whole
-INDEX_BYTES: Final = 8 << 20  # likewise, where another file's name stands in them
+INDEX_BYTES: Final = 8 << 20  # likewise, where another file's name is in them
 EDGE_BYTES: Final = 1 << 16  # at both ends of all others: what the sniffers of `formats` read
 DIRECTORY_BYTES: Final = 16 << 20  # of a zip's directory that is fetched
 AT_ONCE: Final = 512  # files between two rounds of ranges

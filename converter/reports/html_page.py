@@ -12,7 +12,7 @@ from converter.reports.page_frame import PageParts, json_script, packed_script, 
 from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
-from formats.plurals import count
+from formats.core.plurals import count
 
 SCRIPTS = (
     "show.js", "theme.js", "packed.js", "data.js", "state.js", "facets.js", "gaps.js", "plot.js",

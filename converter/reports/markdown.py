@@ -18,7 +18,7 @@ from converter.reports.outcomes import failure, is_converted
 from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
-from formats.plurals import count
+from formats.core.plurals import count
 
 MOST = 50  # rows of a table
 LONGEST = 300  # characters of a cell

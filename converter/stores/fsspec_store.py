@@ -35,9 +35,10 @@ TEMPORARY: Final = ".convert-"
 
 # Where a put is one step: readers see the old bytes or all of the new ones. Anywhere else a file
 # is put beside its place, and renamed.
-ATOMIC: Final = frozenset(
-    "s3 s3a gs gcs abfs abfss az adl oss r2 hf memory tos oci obs cos".split()  # noqa: SIM905
-)
+ATOMIC: Final = frozenset((
+    "abfs", "abfss", "adl", "az", "cos", "gcs", "gs", "hf", "memory", "obs", "oci", "oss", "r2",
+    "s3", "s3a", "tos",
+))  # fmt: skip
 _STATES: Final = (
     "ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "checksum", "blob_id",
     "content_md5", "LastModified", "last_modified", "updated", "mtime", "modified", "created",

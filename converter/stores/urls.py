@@ -27,7 +27,7 @@ def check(url: str) -> None:
     if mask_secrets(url) != url:
         scheme = url.partition(":")[0].upper()
         raise UsageError(
-            "holds a password or a signature, which would stand in the ledger and in reports",
+            "holds a password or a signature, which would be in the ledger and in reports",
             where=mask_secrets(url),
             hint=f"Give it where fsspec looks: FSSPEC_{scheme}_PASSWORD, or ~/.config/fsspec",
         )

@@ -250,6 +250,8 @@ def _vary(
 
 def _report(probes: Sequence[Probe], seen: np.ndarray) -> Coverage:
     named = [(p.node, name) for p in probes for name, _, _ in p.ranges]
-    told = [(node, name, bool(bit)) for (node, name), bit in zip(named, seen, strict=True) if name]
-    missing = [f"{node.name} ({node.op_type}): {name}" for node, name, bit in told if not bit]
-    return Coverage(len(told), len(told) - len(missing), tuple(missing[:MAX_NAMED]))
+    ranges = [
+        (node, name, bool(bit)) for (node, name), bit in zip(named, seen, strict=True) if name
+    ]
+    missing = [f"{node.name} ({node.op_type}): {name}" for node, name, bit in ranges if not bit]
+    return Coverage(len(ranges), len(ranges) - len(missing), tuple(missing[:MAX_NAMED]))

@@ -228,8 +228,10 @@ def _report_outputs(runs: Runs, found: Differences) -> GraphReport:
         return report
     failed = [m for m in found.outputs.values() if not m.passed]
     if failed:
-        reason = f"{len(failed)} of {len(found.outputs)} outputs differ: {failed[0].name!r}: "
-        return replace(report, reason=reason + failed[0].problems[0])
+        reason = f"{len(failed)} of {len(found.outputs)} outputs differ: {failed[0].name!r}:"
+        if len(found.outputs) == 1:
+            reason = f"the output {failed[0].name!r}"
+        return replace(report, reason=f"{reason} {failed[0].problems[0]}")
     if runs.unstable:
         return replace(report, status="not run", reason=runs.describe_unstable())
     if not found.outputs:

@@ -74,7 +74,8 @@ def find_first_difference(
         is_different: Whether outputs differ, so that a layer is looked for that explains it. Else
             layers are compared because the outputs say little, and with more margin: the noise of
             so many values is measured in a few runs only.
-        every: Whether the layers after the first difference are compared, too.
+        every: Whether the layers after the first difference are compared, too, and the errors of
+            both models measured against the graph in float64.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -92,7 +93,7 @@ def find_first_difference(
     if here.refused or here.errors:
         return LayerComparison()
     numbers = {value: i for i, value in enumerate(values)}
-    noise = measure_layer_noise(model, file, alone, case, values, allowance)
+    noise = measure_layer_noise(model, file, alone, case, values, allowance, with_exact=every)
     margin = 1.0 if is_different else MARGIN
     last_equal, equal, measured = None, 0, 0
     first: LayerDifference | None = None
@@ -150,10 +151,14 @@ def measure_layer_noise(
     case: int,
     values: Mapping[str, str],
     allowance: Allowance,
+    *,
+    with_exact: bool,
 ) -> Noise | None:
     """Return the noise of values inside a graph, or None if it cannot be measured."""
     try:
-        return measure_noise(model, file, prepared, [case], values, allowance, with_exact=False)
+        return measure_noise(
+            model, file, prepared, [case], values, allowance, with_exact=with_exact
+        )
     except DependencyError:
         return None
 

@@ -22,9 +22,9 @@ from converter.verification.sources.keras import FRAMEWORKS, Source, lower_file
 from converter.verification.sources.onnx_file import OnnxSource
 from converter.verification.sources.torch import RunInTorch, Torch, topology_kind
 from formats.core.bundle import Bundle, TensorSpec
+from formats.core.plurals import count
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UsageError
-from formats.plurals import count
 
 DEFAULT = Options()
 

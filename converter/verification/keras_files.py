@@ -76,11 +76,12 @@ def verify_keras(
     def locate(
         theirs: PreparedInputs, ours: PreparedInputs, case: int, is_different: bool
     ) -> LayerComparison:
-        known = _measure_layers(graph, bundle, theirs, case, allowance(options))
+        every = options.comparison.layers
+        known = _measure_layers(graph, bundle, theirs, case, allowance(options), with_exact=every)
         margin = 1.0 if is_different else MARGIN
         return _first_difference(
             model, (before, theirs), (after, ours), case, bounds.general(),
-            known, margin=margin, every=options.comparison.layers,
+            known, margin=margin, every=every,
         )  # fmt: skip
 
     pair = Pair(
@@ -120,7 +121,13 @@ class _WrittenFile:
 
 
 def _measure_layers(
-    graph: Graph | None, bundle: Bundle, prepared: PreparedInputs, case: int, allowance: Allowance
+    graph: Graph | None,
+    bundle: Bundle,
+    prepared: PreparedInputs,
+    case: int,
+    allowance: Allowance,
+    *,
+    with_exact: bool,
 ) -> dict[str, list[Evidence]]:
     """Return the noise of each layer's outputs, in the order of its calls; by path of the layer."""
     folder = prepared.folder / "layers"
@@ -133,7 +140,7 @@ def _measure_layers(
     alone = PreparedInputs(prepared.folder, names, prepared.cases, ((case,),))
     traces = [trace for trace in graph.traces if trace.value in file.values]
     values = {trace.value: graph.specs[trace.value].dtype for trace in traces}
-    noise = measure_layer_noise(model, file, alone, case, values, allowance)
+    noise = measure_layer_noise(model, file, alone, case, values, allowance, with_exact=with_exact)
     found: dict[str, list[Evidence]] = {}
     if noise is None:
         return found

@@ -119,12 +119,12 @@ def measure_noise(
     if answer.get("status") != "done":
         return None
     noise = Noise(prepared.folder, int(answer["runs"]))
-    if not with_exact or more or nbytes > EXACT_BYTES:
+    if not with_exact or nbytes > EXACT_BYTES:
         return noise
     chosen = [*cases][: None if nbytes <= EXACT_ALL_BYTES else 1]
     question = {
         "model": str(model.absolute()),
-        "outputs": [*outputs],
+        "outputs": [*outputs, *more],
         "inputs": prepared.names,
         "cases": chosen,
         "prefix": EXACT_PREFIX,

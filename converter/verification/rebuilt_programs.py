@@ -31,11 +31,11 @@ def verify_rebuilt(source: Path, bundle: Bundle, written: Path, *, options: Opti
     """
     artifact = Artifact(source, options.limits)
     try:
-        told, (graph, *_) = lower_required(bundle, artifact, options, only_one=True)
+        lowered_bundle, (graph, *_) = lower_required(bundle, artifact, options, only_one=True)
     except UnsupportedError as e:
         return GraphReport("not run", e.found)
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
-        for _ in graph_files.write_self_contained(graph, told, Path(folder), sync=False):
+        for _ in graph_files.write_self_contained(graph, lowered_bundle, Path(folder), sync=False):
             pass
         return verify_graph(
             source, bundle, Path(folder) / graph_files.GRAPH, options=options,

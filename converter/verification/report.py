@@ -116,8 +116,15 @@ class LayerError(NamedTuple):
         layer: Its name, prefixed by the names of the models that contain it.
         class_name: Name of its class in the source.
         passed: Whether it is within noise, or the tolerance.
-        error: Largest difference, as a fraction of the output's scale.
-        noise: Root mean square of the noise of rounding, likewise; None where it was not measured.
+        error: Largest difference, as a fraction of the output's scale, as all that follow are.
+        noise: Root mean square of the noise of rounding; None where it was not measured.
+        verdict: Whether rounding explains the difference.
+        dtype: Dtype of the output.
+        shape: Its shape.
+        bound: Root mean square that the difference may have; None where noise did not decide.
+        source_error: Root mean square of the source's error, against the graph in float64; None
+            where that was not computed.
+        converted_error: The same of the converted graph's error.
     """
 
     layer: str
@@ -125,6 +132,12 @@ class LayerError(NamedTuple):
     passed: bool
     error: float
     noise: float | None
+    verdict: Verdict = "tolerated"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    bound: float | None = None
+    source_error: float | None = None
+    converted_error: float | None = None
 
     @classmethod
     def of(
@@ -138,8 +151,24 @@ class LayerError(NamedTuple):
         worst, level = max(
             zip(measures, noise, strict=True), key=lambda one: (not one[0].passed, one[0].max_rel)
         )
-        relative = level / worst.scale if level is not None and worst.scale else None
-        return cls(layer, class_name, worst.passed, worst.max_rel, relative)
+
+        def relative(value: float | None) -> float | None:
+            return value / worst.scale if value is not None and worst.scale else None
+
+        return cls(
+            layer, class_name, worst.passed, worst.max_rel, relative(level), worst.verdict,
+            worst.dtype, worst.shape, relative(worst.noise and worst.atol),
+            relative(worst.source_error), relative(worst.converted_error),
+        )  # fmt: skip
+
+    def plain(self) -> dict[str, JSON]:
+        """Return it as JSON types; non-finite numbers are null."""
+        return {
+            **self._asdict(),
+            "shape": [*self.shape],
+            "error": _number(self.error),
+            "noise": _number(self.noise),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,10 +436,7 @@ class GraphReport:
                 "measure": measure_plain(first.measure),
             },
             "layers": self.layers,
-            "layer_errors": [
-                {**one._asdict(), "error": _number(one.error), "noise": _number(one.noise)}
-                for one in self.layer_errors
-            ],
+            "layer_errors": [one.plain() for one in self.layer_errors],
             "notes": [*self.notes],
             "seconds": round(self.seconds, 3),
             "device": None if self.device is None else self.device.plain(),

@@ -62,7 +62,8 @@ class Evidence:
         """Return what is known of the output with its axes in another order."""
         if self.mean_square.ndim != len(axes):
             return self
-        return Evidence(self.mean_square.transpose(axes), self.largest.transpose(axes))
+        exact = None if self.exact is None else self.exact.transpose(axes)
+        return Evidence(self.mean_square.transpose(axes), self.largest.transpose(axes), exact)
 
 
 SourceNoise = Mapping[tuple[int, int], Evidence]  # by the indices of the case and of the output

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from converter.events import Step
 from converter.verification.report import DeviceReport, GraphReport
 from converter.verification.result import Weights
+from formats.core.plurals import count
 from formats.errors import VerificationError
-from formats.plurals import count
 
 
 def judge_weights(found: Weights | None) -> Iterator[Step]:

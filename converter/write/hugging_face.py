@@ -46,10 +46,10 @@ class HuggingFaceFolder(Plan):
 
     def __init__(self, bundle: Bundle, parts: Sequence[Part]) -> None:
         self.bundle, self.warnings, self.parts = bundle, (), parts
-        self.folder_reason = "the configuration stands beside the weights, so it is a folder"
+        self.folder_reason = "the configuration is beside the weights, so it is a folder"
 
     def summary(self) -> str:
-        """Return how many files of weights there are, how large, and how many stand beside them."""
+        """Return how many files of weights there are, how large, and how many are beside them."""
         sizes = "; ".join(
             f"{part.folder}: {weight_files.summary(part.layout)}".removeprefix(": ")
             for part in self.parts

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from converter.byte_sizes import readable_size
 from formats.core import digests
 from formats.core.output import SMALL
+from formats.core.plurals import count
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Piece, Tensor
 from formats.errors import InternalError, VerificationError
-from formats.plurals import count
 
 
 class WeightsReport(NamedTuple):
@@ -40,7 +40,7 @@ class WeightsReport(NamedTuple):
 
 
 class Written:
-    """How many bytes of tensors stand in the output by now; who reads them waits for those.
+    """How many bytes of tensors are in the output by now; who reads them waits for those.
 
     Who writes them waits as well, for a reader that has begun and is more than `AHEAD` behind:
     both are faster while the blocks of the source that one has read serve the other.

@@ -15,8 +15,8 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.digests import FileDigests
+from formats.core.plurals import count
 from formats.core.storage import Blocks
-from formats.plurals import count
 from formats.safetensors_writer import ShardLayout, create, fill
 
 

@@ -48,7 +48,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         twice = Counter(k for k, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"key {twice[:80]!r} stands twice")
+        raise ValueError(f"key {twice[:80]!r} occurs twice")
     return result
 
 
@@ -61,7 +61,7 @@ def laid_out(
 ) -> str:
     """Return a document as people and line-based tools read it best.
 
-    What stands at the top is indented, except that each entry of a list of objects (tensors,
+    Members of the top level are indented, except that each entry of a list of objects (tensors,
     files, findings) is one line. Those may be a hundred thousand, and indenting is 20 times slower.
     """
     compact = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=allow_nan, default=default)

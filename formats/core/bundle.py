@@ -4,7 +4,7 @@ Data flows one way: a reader builds a `Bundle` and knows no writer, a writer tak
 reader. Everything in it is plain, frozen data; only the weights are lazy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -129,13 +129,14 @@ class Metadata:
         format: Row id of `formats.catalog`.
         variant: Which of the format's ages or shapes this is, in words.
         framework: Who wrote it: ``torch``, ``keras``, ``tensorflow``, ``onnx``, or None.
-        recorded: Versions, back ends, byte orders as recorded, under the source's own names.
+        recorded: Versions, backends, byte orders as recorded, under the source's own names.
         devices: Recorded device → number of tensors, or nodes.
         distribution: Strategy and replicas, as far as recorded.
         user: Plain data that came along: epoch, hyper-parameters, training configuration.
         opaque: Path → dotted name of objects that are neither tensors nor plain data.
         tensor_notes: Tensor name → what the source says of it and a plain tensor cannot carry
             (``{"requires_grad": true}``, ``{"persistent": false}``).
+        tensor_devices: Tensor name → devices that it was on, more than one if it was mirrored.
     """
 
     format: str
@@ -147,6 +148,7 @@ class Metadata:
     user: Mapping[str, JSON] = field(default_factory=dict)
     opaque: Mapping[str, str] = field(default_factory=dict)
     tensor_notes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
+    tensor_devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     findings: tuple[SafetyFinding, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     normalisations: tuple[Normalisation, ...] = ()

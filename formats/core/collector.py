@@ -21,6 +21,7 @@ class _Found:
     value: Tensor | Strings
     group: Group | None
     note: Mapping[str, JSON]
+    devices: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,15 @@ class Collected:
     leftovers: Mapping[Group, Mapping[str, Tensor]]
     encodings: Mapping[str, Encoding]
     notes: Mapping[str, Mapping[str, JSON]]
+    devices: Mapping[str, Sequence[str]]
     left_out: tuple[LeftOut, ...]
 
     def complete(self, metadata: Metadata) -> Metadata:
-        """Return ``metadata`` with the notes and what was left out."""
+        """Return ``metadata`` with the notes, the devices and what was left out."""
         return replace(
             metadata,
             tensor_notes={**metadata.tensor_notes, **self.notes},
+            tensor_devices={**metadata.tensor_devices, **self.devices},
             left_out=(*metadata.left_out, *self.left_out),
         )
 
@@ -59,9 +62,10 @@ class Collector:
         value: Tensor | Strings,
         group: Group | None = None,
         note: Mapping[str, JSON] | None = None,
+        devices: Sequence[str] = (),
     ) -> None:
         """Add a tensor; its first candidate that is not taken becomes its name."""
-        self._found.append(_Found(tuple(candidates), value, group, note or {}))
+        self._found.append(_Found(tuple(candidates), value, group, note or {}, devices))
         self._check()
 
     def leave_out(self, name: str, reason: str) -> None:
@@ -79,6 +83,7 @@ class Collector:
         leftovers: dict[Group, dict[str, Tensor]] = {}
         encodings: dict[str, Encoding] = {}
         notes: dict[str, Mapping[str, JSON]] = {}
+        devices: dict[str, Sequence[str]] = {}
         for group in sorted({f.group for f in self._found}, key=lambda g: g or ""):
             found = [f for f in self._found if f.group == group]
             target = weights if group is None else leftovers.setdefault(group, {})
@@ -105,4 +110,6 @@ class Collector:
                     target[name] = f.value
                 if f.note:
                     notes[name] = f.note
-        return Collected(weights, leftovers, encodings, notes, tuple(self._left_out))
+                if f.devices:
+                    devices[name] = f.devices
+        return Collected(weights, leftovers, encodings, notes, devices, tuple(self._left_out))

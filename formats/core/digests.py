@@ -54,7 +54,7 @@ def of_tensor(tensor: Tensor) -> str:
 class FileDigests:
     """Digests of files, taken while something else reads them.
 
-    Told of the runs that are read anyway, it hashes them out of the same blocks. The runs may
+    Given the runs that are read anyway, it hashes them out of the same blocks. The runs may
     come in any order and leave gaps: each file is hashed from front to back, once.
     """
 

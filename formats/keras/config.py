@@ -129,7 +129,7 @@ def _findings(
     if kind == "Lambda" and isinstance(config, dict):
         for part in ("function", "output_shape", "mask"):
             code, how = config.get(part), config.get(f"{part}_type")
-            # Keras 1 and 2: base64 of marshalled byte-code, defaults, closure.
+            # Keras 1 and 2: base64 of marshalled bytecode, defaults, closure.
             if how == "lambda" or (isinstance(code, list) and code and isinstance(code[0], str)):
                 yield SafetyFinding("lambda-bytecode", subject, where)
             elif isinstance(code, str) and not code.replace(".", "").isidentifier():

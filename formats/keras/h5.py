@@ -1,6 +1,6 @@
 """Keras models and weights in HDF5: `.h5` of Keras 0.3 to 3 and tf.keras, `.weights.h5`.
 
-What stands in the file decides, not its suffix:
+What is in the file decides, not its suffix:
 
 - a whole model: ``model_config`` at the root, the weights below ``model_weights``;
 - weights alone: groups named after layers at the root, listed in ``layer_names``

@@ -1,6 +1,6 @@
 """Functions of Keras Lambda layers, as configurations record them, read as data.
 
-| written by | what stands under ``function``, ``output_shape`` or ``mask`` |
+| written by | what is under ``function``, ``output_shape`` or ``mask`` |
 |---|---|
 | Keras 0, 1 and 2.0 | ``[code, defaults, closure]``, the code's bytes one character each |
 | Keras 2.1 on, tf.keras | the same with the code in base64; ``function_type`` is ``lambda`` |
@@ -59,7 +59,7 @@ def function_of(config: JSON) -> Function:
     """Return the function that a Lambda layer's configuration holds.
 
     Args:
-        config: What stands under ``function``, ``output_shape`` or ``mask``; `is_function` is so.
+        config: What is under ``function``, ``output_shape`` or ``mask``; `is_function` is so.
 
     Raises:
         CorruptError: It is no function, or its code is damaged.

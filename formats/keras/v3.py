@@ -1,7 +1,7 @@
 """`.keras` archives: a zip, or a folder, of ``config.json``, ``metadata.json`` and a weight store.
 
 Written by tf.keras 2.12 and later, and by Keras 3. Members may be deflated, and may lie in a folder
-of the archive where another program packed it again. The configuration is never executed: byte-code
+of the archive where another program packed it again. The configuration is never executed: bytecode
 in Lambda layers and classes that are not Keras's own are findings, and the weights are read anyway.
 Files under ``assets/`` (vocabularies) become assets. A `.keras` file that is HDF5 inside is read by
 `keras_h5`.

@@ -50,7 +50,7 @@ def read(data: bytes) -> Code:
             raise unsupported[-1]
     name = next(iter(records.values())).name
     raise UnsupportedError(
-        f"not supported: the byte-code of function {name!r}, of no known version of Python",
+        f"not supported: the bytecode of function {name!r}, of no known version of Python",
         expected="2.7, or 3.4 to 3.15",
     )
 
@@ -81,7 +81,7 @@ def _one(found: list[Code]) -> Code:
         if other != found[0]:
             two = " and ".join("{}.{}".format(*one.version) for one in (found[0], other))
             raise UnsupportedError(
-                f"not supported: the byte-code of function {other.name!r} is that of Python {two},"
+                f"not supported: the bytecode of function {other.name!r} is that of Python {two},"
                 " and means different things in them"
             )
     return found[0]

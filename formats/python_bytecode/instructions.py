@@ -183,7 +183,7 @@ def _line_steps(
 
 
 def _line_ranges(table: bytes, line: int, size: int) -> Iterator[tuple[int, int | None]]:
-    """Pairs of how many bytes, and how many lines further they stand than those before."""
+    """Pairs of how many bytes, and by how many lines the next ones are further down."""
     at = 0
     for length, down in zip(table[::2], table[1::2], strict=True):
         if down == 128:  # of no line

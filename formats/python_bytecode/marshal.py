@@ -62,7 +62,7 @@ class CodeRecord:
         variables: From 3.11 on what instructions count in: locals, cells and free ones together.
         file: That it was compiled from.
         line: The first one in it.
-        lines: Which instruction stands in which line, packed.
+        lines: Line of each instruction, packed.
         handlers: From 3.11 on what to do on exceptions, packed.
     """
 

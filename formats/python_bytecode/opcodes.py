@@ -2,7 +2,7 @@
 
 A table is that of the version before it with changes, but for those from 3.13 on, which numbered
 all anew. Instructions that the interpreter only makes while it runs are never written to a file,
-and stand in no table.
+and are in no table.
 
 Spec: Lib/opcode.py of each version, and from 3.13 on Include/opcode_ids.h:
 https://github.com/python/cpython/blob/v3.14.0/Include/opcode_ids.h (3.15: its first candidate)
@@ -178,7 +178,7 @@ _CACHES: dict[Version, str] = {
 
 
 def _table(version: Version, before: dict[int, str]) -> dict[int, str]:
-    """Return the names of a version's instructions: a number says where those after it stand."""
+    """Return the names of a version's instructions: a number is the opcode of the name after it."""
     table = {} if version in _ALL_NEW else dict(before)
     number = 0
     for word in _CHANGES[version].split():

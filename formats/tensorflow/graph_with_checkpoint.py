@@ -51,7 +51,7 @@ def read(artifact: Artifact, checkpoint: Artifact) -> Bundle:
         UsageError: The graph has no variables.
         CorruptError: One of them is damaged.
         SourceError: They do not belong together.
-        UnsupportedError: It cannot be told which value belongs to which variable.
+        UnsupportedError: It is unknown which value belongs to which variable.
     """
     opened = open_graph(artifact)
     if not opened.facts.variables:

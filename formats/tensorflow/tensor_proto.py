@@ -6,6 +6,7 @@ are missing. Sub-byte integers take a byte each in TensorFlow and are packed her
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
 
 from formats.containers.protobuf.messages import Message
@@ -161,14 +162,14 @@ def from_values(
     if isinstance(values, Span):  # one byte an element
         if values.length == count:
             return raw(number, shape, values, origin=origin)
-        walk = lambda: split(values)  # noqa: E731
+        walk = partial(split, values)
     elif isinstance(values, Packed):
         if values.span is not None and values.nbytes == dtype.nbytes(count):
             return Tensor.contiguous(dtype, shape, values.span, origin=origin)
         width = dtype.itemsize // dtype.parts
-        walk = lambda: values.little_endian(width)  # noqa: E731
+        walk = partial(values.little_endian, width)
     else:  # the default of bytes: no values at all
-        walk = lambda: iter(())  # noqa: E731
+        walk = partial(iter, ())
 
     def make() -> Iterator[bytes]:
         filled = _fill(walk(), dtype.itemsize, count, origin)

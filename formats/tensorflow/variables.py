@@ -125,7 +125,7 @@ def gather(
         if is_savedmodel and owner is not None:
             full = full or owner.node.names.get(owner.attribute, "")
         candidates, group = _name_and_group(key, owner, full, source)
-        collector.add(candidates, tensor, group, note)
+        collector.add(candidates, tensor, group, note, _devices(variable))
     _record_merges(result, len(copies), replicas, partitioned)
     return result
 
@@ -233,12 +233,12 @@ def _copies(source: Checkpoint, graph: ObjectGraph | None) -> dict[str, list[str
         owner = graph.owner(key)
         if owner is not None and entry.crc:
             if owner.node.is_copy:
-                listed.append((key, _likeness(entry, owner)))
+                listed.append((key, _copy_key(entry, owner)))
             else:
-                waiting.setdefault(_likeness(entry, owner), []).append(key)
-    for key, likeness in listed:
-        if waiting.get(likeness):
-            copies[waiting[likeness].pop(0)] = [key]
+                waiting.setdefault(_copy_key(entry, owner), []).append(key)
+    for key, copy_key in listed:
+        if waiting.get(copy_key):
+            copies[waiting[copy_key].pop(0)] = [key]
     return copies
 
 
@@ -258,7 +258,7 @@ def _content(entry: BundleEntry) -> object:
     return (entry.number, entry.shape, entry.size, entry.crc) if entry.crc else entry.key
 
 
-def _likeness(entry: BundleEntry, owner: Owner) -> object:
+def _copy_key(entry: BundleEntry, owner: Owner) -> object:
     return (owner.attribute, owner.node.names.get(owner.attribute), _content(entry))
 
 
@@ -273,12 +273,8 @@ def _saved_variables(graph: ObjectGraph | None, result: Gathered) -> dict[int, M
             continue
         variable = proto.variable
         found[id(graph.nodes[number])] = variable
-        if variable.device:
-            result.devices[variable.device] += 1
+        result.devices.update(_devices(variable))
         components = variable.experimental_distributed_variable_components
-        for component in components[1:]:  # the first one is the variable itself
-            if component.device:
-                result.devices[component.device] += 1
         if len(components) > 1:
             mirrored += 1
             replicas = max(replicas, len(components))
@@ -290,6 +286,15 @@ def _saved_variables(graph: ObjectGraph | None, result: Gathered) -> dict[int, M
             )
         )
     return found
+
+
+def _devices(variable: Message | None) -> tuple[str, ...]:
+    """Return the devices of a SavedVariable and of its other replicas, as far as recorded."""
+    if variable is None:
+        return ()
+    components = variable.experimental_distributed_variable_components
+    found = (variable, *components[1:])  # the first one is the variable itself
+    return tuple(str(one.device) for one in found if one.device)
 
 
 def _notes(variable: Message) -> dict[str, JSON]:

@@ -69,6 +69,7 @@ def finish(
         user=tree.user,
         opaque=tree.opaque,
         tensor_notes=made.notes,
+        tensor_devices=made.tensor_devices,
         findings=(*called, *findings),
         left_out=tuple(left_out),
     )

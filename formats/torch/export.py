@@ -13,10 +13,10 @@ from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import JSON, Bundle, SafetyFinding, Signature, TensorSpec, Topology
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.core.weights import ByteOrder
 from formats.errors import CorruptError
-from formats.plurals import count
 from formats.torch.bundle import asset_members, finish
 from formats.torch.containers import Session, read_any, read_bare
 from formats.torch.tensor_values import TYPES, StorageRef, TensorValue

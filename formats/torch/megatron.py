@@ -16,10 +16,10 @@ from formats.artifact import Artifact
 from formats.containers.pickle.values import Record
 from formats.core import digests
 from formats.core.bundle import Bundle
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import ConvertError, CorruptError, UnsupportedError
-from formats.plurals import count
 from formats.torch.bundle import finish
 from formats.torch.concatenation import join_along
 from formats.torch.containers import Session, read_any

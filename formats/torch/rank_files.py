@@ -12,10 +12,10 @@ from typing import NamedTuple
 from formats.artifact import Artifact
 from formats.core import digests
 from formats.core.bundle import Bundle
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.limits import MIB
-from formats.plurals import count
 from formats.torch.bundle import finish
 from formats.torch.containers import Session, read_any
 from formats.torch.distributed_tensors import join

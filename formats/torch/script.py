@@ -134,7 +134,7 @@ def read(artifact: Artifact) -> Bundle:
 
 def _variant(archive: ZipArchive, prefix: str) -> str:
     if f"{prefix}bytecode.pkl" in archive:
-        return "zip archive with code and mobile byte-code (torch 1.4 and later)"
+        return "zip archive with code and mobile bytecode (torch 1.4 and later)"
     return "zip archive with code (torch 1.3 and later)"
 
 

@@ -29,6 +29,7 @@ class Made:
     encodings: dict[str, Encoding] = field(default_factory=dict)
     notes: dict[str, dict[str, JSON]] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
+    tensor_devices: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class FoundTensor:
     group: Group | None
     tensor: Tensor | None
     notes: dict[str, JSON]
+    device: str | None = None
     encode: "Callable[[list[str]], Encoding] | None" = None
 
 
@@ -67,6 +69,8 @@ class Maker:
                 made.encodings[name] = entry.encode(names)
             if entry.notes:
                 made.notes[name] = entry.notes
+            if entry.device is not None:
+                made.tensor_devices[name] = (entry.device,)
         return made
 
     def _add(self, found: Found) -> None:
@@ -77,7 +81,7 @@ class Maker:
                 device = device or part.storage.location
         if device is not None:
             self.devices[device] = self.devices.get(device, 0) + 1
-        self.position[id(found)] = len(self.entries)
+        first = self.position[id(found)] = len(self.entries)
         if found.tensor is not None:
             self._entry(found, found.tensor)
         elif value.layout == "meta" or device == "meta":
@@ -96,6 +100,8 @@ class Maker:
             self.tree.leave_out(found.path, f"a {value.cls} that holds no tensors we can find")
         else:
             self._encode(found)
+        for entry in self.entries[first:]:
+            entry.device = device
 
     def _entry(
         self, found: Found, tensor: Tensor | None, suffix: str = "", *, notes: bool = True

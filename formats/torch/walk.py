@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from formats.containers.pickle.values import Global, Record, SetOf
 from formats.core.bundle import JSON, Group, LeftOut
 from formats.core.names import printable
+from formats.core.plurals import count
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import LimitError
 from formats.limits import KIB, MIB, Limits
-from formats.plurals import count
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar
 from formats.torch.pickled_values import (
     SCALARS,
@@ -42,7 +42,7 @@ MAX_WORK = 1_600_000  # scalars looked at, and four for every other value
 MAX_TENSORS = 200_000  # tensors of pickles; each takes more than a KiB here
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
-PLACEHOLDER = "(tensor)"  # stands in a list of plain data where the tensor was
+PLACEHOLDER = "(tensor)"  # replaces a tensor in a list of plain data
 
 
 @dataclass(eq=False, slots=True)
@@ -243,7 +243,7 @@ class Tree:
         self.repeats += 1 + width(value)
         if self.repeats < MAX_REPEATS:
             return False
-        self.leave_out(path, "an object that stands elsewhere too")
+        self.leave_out(path, "an object that is stored elsewhere too")
         return True
 
     def _enter(self, frame: Frame, key: str, path: str, origin: str, value: object) -> None:
@@ -336,7 +336,7 @@ class Tree:
         return False
 
     def _mark(self, frame: Frame, found: Found | None) -> None:
-        """Note that a tensor, or data left out, stood here."""
+        """Note that a tensor, or data left out, was here."""
         frame.tensors = frame.tensors or found is not None
         if isinstance(frame.out, list):
             frame.out.append(PLACEHOLDER if found else None)

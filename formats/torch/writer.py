@@ -19,7 +19,7 @@ from formats.core.weights import Tensor
 from formats.torch.zip_records import ALIGNMENT, Record, directory
 
 FOLDER = "archive/"
-FORMAT_VERSION = b"1"  # storages stand in the order of their numbers
+FORMAT_VERSION = b"1"  # storages are in the order of their numbers
 ARCHIVE_VERSION = b"3\n"
 ID_DIGITS = 40
 PAGE = 4096  # bytes
@@ -136,7 +136,7 @@ class Archive:
                 out.sync()
 
     def _in_phase(self, following: str, size: int) -> int:
-        """Pad the record before the storages until these stand in their pages as at the source.
+        """Pad the record before the storages until these are in their pages as at the source.
 
         Whole pages are copied in two thirds of the time. The others follow the first storage in
         the same steps as in the source, and torch looks for none but the first.

@@ -2,7 +2,7 @@
 
 Every record is stored, and its data begins at a multiple of 64 bytes: an extra field ``FB`` pads
 the local header. Sizes and CRC follow the data in a descriptor, so a header never has to be
-written twice, and where everything stands is known before anything is read. torch computes the
+written twice, and all offsets are known before anything is read. torch computes the
 places of storages from these very sizes (``calculate_storage_offsets``), so none may differ.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/caffe2/serialize/inline_container.cc
@@ -97,7 +97,7 @@ def directory(records: Sequence[Record], crcs: Sequence[int], offset: int) -> by
     Args:
         records: All of them.
         crcs: Of their data.
-        offset: Where the directory will stand.
+        offset: Where the directory will be.
     """
     entries = b"".join(r.central(crc) for r, crc in zip(records, crcs, strict=True))
     count, size = len(records), len(entries)

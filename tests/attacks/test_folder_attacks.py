@@ -97,7 +97,7 @@ def test_what_is_no_file_as_the_source(arena, suffix, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("base", BASES_BY_KIND)
 def test_a_sound_folder_with_strangers_in_it(arena, base, kind):
-    """What stands beside a model may be anything; one of its own files may not."""
+    """What is beside a model may be anything; one of its own files may not."""
     sound = BASES_BY_KIND[base]()
 
     def beside(folder):

@@ -138,7 +138,7 @@ def test_names_survive(arena, tmp_path, name):
 
 
 def test_aliases_that_lead_in_circles(arena):
-    """Ties are told in the metadata: name → the name it is stored under."""
+    """Ties are recorded in the metadata: name → the name it is stored under."""
     ties = {"a": "w", "b": "a", "c": "d", "d": "c", "e": "e", "format": "w", "": "w", "w": "w"}
     header = {"__metadata__": ties, "w": ENTRY}
     arena.read(a_file("ties", "m.safetensors", raw(json.dumps(header).encode())))

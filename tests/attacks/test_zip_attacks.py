@@ -174,7 +174,7 @@ def test_a_deflated_storage_that_explodes(arena):
 
 @pytest.mark.parametrize("lie", [False, True])
 def test_a_deflated_pickle_that_explodes(arena, lie):
-    """Its size is told, or hidden behind a small one."""
+    """Its size is recorded, or hidden behind a small one."""
     bomb = Entry(b"m/data.pkl", raw=zeros(300), size=1000 if lie else 300 << 20, crc=0)
     arena.refused(a_file("pickle bomb", "m.pt", zip_of([bomb])))
 

@@ -50,7 +50,7 @@ def exported():
 def proven(tmp_path_factory):
     """Return what the models of all rows are made of, in today's words: names, by table.
 
-    Under ``rules`` stand the names of the rules that changed any of them.
+    Under ``rules`` are the names of the rules that changed any of them.
     """
     source_of = tmp_path_factory.mktemp("rows").joinpath
     found = {name: set() for name in (*map(id, [*TABLES.values(), TF_OPS]), "rules")}
@@ -109,7 +109,7 @@ def test_what_is_absent_is_exported_and_has_no_handler(kind):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_a_table_is_proven(proven, name):
-    """Classes that only older Kerases export, and modes of quantisation, are rows, too."""
+    """Classes of older versions of Keras, and modes of quantisation, are rows, too."""
     ours = {n for n, row in TABLES[name].items() if row.module in TABLES[name].families}
     renamed = ours & version_upgrades.NAMES.keys()  # public names, of which files have the class's
     assert sorted(ours - renamed - proven[id(TABLES[name])]) == []

@@ -12,7 +12,7 @@ from repository import ROOT
 import converter
 from converter.graphs import lower_signature as lower
 from converter.lower.graph import Graph
-from converter.lower.graph_equality import likeness
+from converter.lower.graph_equality import equality_key
 from converter.options import Options
 from converter.write.graph_files import file_names
 from formats.errors import UnsupportedError, UsageError
@@ -112,10 +112,10 @@ def test_graphs_are_alike_whatever_their_values_are_called():
     bundle = converter.read(HEADS)
     first, again = (lower(bundle, signature="serving_default") for _ in range(2))
     other = lower(bundle, signature="kept")
-    assert likeness(first) == likeness(again)
-    assert likeness(first) != likeness(other)
+    assert equality_key(first) == equality_key(again)
+    assert equality_key(first) != equality_key(other)
     again.nodes[0].op_type = "Other"
-    assert likeness(first) != likeness(again)
+    assert equality_key(first) != equality_key(again)
 
 
 def test_the_graph_says_which_tensors_of_the_source_it_is_of():

@@ -127,9 +127,9 @@ def test_two_drivers_on_one_destination(undisturbed, tmp_path):
     reference = undisturbed(24)
     place = Place(tmp_path / "place", reference.registry)
     drivers = [place.start("--json", stdout=subprocess.PIPE) for _ in range(2)]
-    told = [driver.communicate(timeout=100) for driver in drivers]
-    assert [driver.returncode for driver in drivers] == [3, 3], told
-    ends = [json.loads(out)["summary"] for out, _ in told]
+    printed = [driver.communicate(timeout=100) for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [3, 3], printed
+    ends = [json.loads(out)["summary"] for out, _ in printed]
     # Each artifact once; and each driver knows of all of them.
     assert sum(sum(end["counts"].values()) for end in ends) == 24
     for end in ends:

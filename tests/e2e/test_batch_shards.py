@@ -55,7 +55,7 @@ def test_all_shards_at_once_give_everything_exactly_once(registry, whole, tmp_pa
     assert Counter(name for share in shares for name in share) == dict.fromkeys(whole.rows(), 1)
     assert all(3 < len(share) < COUNT - 10 for share in shares)
     place.check_same(whole)
-    # Nothing is left to do for anybody: the registry is through, whoever looks.
+    # Nothing is left to do for anybody: the registry is complete for every shard.
     assert place.run("--shard", f"1/{PARTS}")[0] in (0, 3)
     inodes = place.inodes()
     assert place.run()[0] == 3

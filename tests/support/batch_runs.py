@@ -19,7 +19,7 @@ def write(path, seed=0, size=8):
     path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + data)
 
 
-def asked(tmp_path, *registries, **more):
+def make_request(tmp_path, *registries, **more):
     registries = tuple(map(str, registries or (tmp_path / "registry",)))
     more = {"engine": "inline", "options": Options()} | more
     return Request(registries, str(tmp_path / "out"), **more)
@@ -27,7 +27,7 @@ def asked(tmp_path, *registries, **more):
 
 def batch(tmp_path, *registries, **more):
     """Run to the end; return the plan, outcomes by name, and the summary."""
-    return run(asked(tmp_path, *registries, **more))
+    return run(make_request(tmp_path, *registries, **more))
 
 
 def run(request):

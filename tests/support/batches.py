@@ -95,8 +95,8 @@ class Place:
             assert db.execute("SELECT * FROM drivers").fetchall() == []
         known = {}
         for name, *row, record in rows:
-            told = {k: v for k, v in json.loads(record).items() if k not in TIMES}
-            known[name] = (*row, told)
+            compared = {k: v for k, v in json.loads(record).items() if k not in TIMES}
+            known[name] = (*row, compared)
         return known
 
     def inodes(self):

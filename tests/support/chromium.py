@@ -125,7 +125,7 @@ class Browser:
         self._ask("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
-        """Click on what a selector finds first, where it stands on the page."""
+        """Click on what a selector finds first, where it is on the page."""
         place = self.value(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"

@@ -1,5 +1,5 @@
-"""A Python that stands in for one with a GPU: sessions are real, and run on the CPU; what is told
-of where they were, and what is planted in what they computed, is the stand-in's.
+"""A Python that stands in for one with a GPU: sessions are real, and run on the CPU; what is
+reported of where they were, and what is planted in what they computed, is the stand-in's.
 
 It is what CONVERT_ONNXRUNTIME_PYTHON and CONVERT_TENSORFLOW_PYTHON name in the tests, started as
 ``stand_in runner.py FOLDER``. The source's framework is onnxruntime on the file that was converted,

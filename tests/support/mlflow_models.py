@@ -81,7 +81,7 @@ def double(model_input):
 
 
 PICKLE = {"serialization_format": "pickle"} if MAJOR >= 3 else {}
-# Name → (flavor, what makes the model, what its flavor is told).
+# Name → (flavor, what makes the model, arguments of its flavor).
 MODELS = {
     "keras": ("keras", keras_model, {}),
     "tf-keras": ("tensorflow", keras_model, {}),

@@ -353,7 +353,7 @@ def brain():
 
 
 def words_and_devices():
-    """What a graph has no place for, and whoever converts is told of."""
+    """What a graph cannot represent, and a conversion reports."""
     model = plain()
     model.graph.node[0].doc_string = "from line 12"
     model.graph.quantization_annotation.add(tensor_name="a")

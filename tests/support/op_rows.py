@@ -55,7 +55,7 @@ def opened(folder, family, name, scratch):
     return converter.read(source), np.load(io.BytesIO(arrays()))
 
 
-def lowered(lower, bundle, stored):
+def lower_row(lower, bundle, stored):
     """Return a row's graph; None where it stores what its gap says, and that is said."""
     opset = int(stored["opset"]) if "opset" in stored.files else OPSET
     if "gap" not in stored.files:

@@ -1,6 +1,6 @@
 """Tasks for children that are no conversions: each does what its job's source says.
 
-A server is told the name of `task`; nothing of the kind can be reached from the command line.
+A server gets the name of `task`; nothing of the kind can be reached from the command line.
 """
 
 import ctypes
@@ -41,14 +41,14 @@ def watched_work(job: Job, scratch: Path) -> Outcome:
     outcome = work(job, scratch)
     new = sorted(set(sys.modules) - before)
     server = Path(f"/proc/{os.getppid()}/task")
-    told = {
+    planted = {
         "imported": [name for name in new if name.partition(".")[0] in ("converter", "formats")],
         "foreign": sorted(
             {"torch", "keras", "tensorflow", "jax", "onnxruntime"} & set(sys.modules)
         ),
         "server_threads": len(list(server.iterdir())),
     }
-    record = replace(outcome.record, published={**outcome.record.published, **told})
+    record = replace(outcome.record, published={**outcome.record.published, **planted})
     return Outcome(outcome.source, outcome.name, outcome.status, outcome.exit_code, record)
 
 

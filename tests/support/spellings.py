@@ -69,7 +69,7 @@ def tensorflow(folder, op, inputs, constants=(), attributes="", output="y", type
     )
     path = folder / "graph.pbtxt"
     path.write_text("\n".join(nodes))
-    return _lowered(converter.read(path))
+    return _lower(converter.read(path))
 
 
 def _type(dtype):
@@ -97,7 +97,7 @@ def keras_operation(folder, name, inputs, module="numpy", config=None, args=None
         "module": f"keras.src.ops.{module}", "class_name": name, "registered_name": name,
         "config": {"name": "made", **(config or {})}, "name": "made",
     }  # fmt: skip
-    return _lowered(_keras(entry, inputs, args, kwargs))
+    return _lower(_keras(entry, inputs, args, kwargs))
 
 
 def keras_layer(folder, name, inputs, config=None, weights=None):
@@ -107,7 +107,7 @@ def keras_layer(folder, name, inputs, config=None, weights=None):
         "module": "keras.layers", "class_name": name, "registered_name": None,
         "config": {"name": "made", "dtype": inputs[0][0], **(config or {})}, "name": "made",
     }  # fmt: skip
-    return _lowered(_keras(entry, inputs, None, None, weights))
+    return _lower(_keras(entry, inputs, None, None, weights))
 
 
 def keras_function(folder, name, inputs, kwargs=None, second="y"):
@@ -137,7 +137,7 @@ def keras_function(folder, name, inputs, kwargs=None, second="y"):
     content = {"class_name": "Functional", "config": config}
     recorded = {"keras_version": "2.15.0", "backend": "tensorflow"}
     metadata = Metadata("keras", "model", framework="keras", recorded=recorded)
-    return _lowered(Bundle(metadata, {}, topology=Topology("keras_config", {}, content)))
+    return _lower(Bundle(metadata, {}, topology=Topology("keras_config", {}, content)))
 
 
 def _tf_keras_input(i, dtype, shape):
@@ -202,7 +202,7 @@ def torch_script(folder, code, inputs, others=(), given=()):
         archive.writestr("m/constants.pkl", b"\x80\x02).")
         archive.writestr("m/version", "10")
     specs = tuple(f"x{i}:{dtype}:{_sizes(shape)}" for i, (dtype, shape) in enumerate(inputs))
-    return _lowered(converter.read(path), inputs=(*specs, *given))
+    return _lower(converter.read(path), inputs=(*specs, *given))
 
 
 def _sizes(shape):
@@ -262,7 +262,7 @@ def torch_program(folder, target, inputs, outputs, arguments=(), named=None):
         for kind in ("weights", "constants"):
             name = f"archive/data/{kind}/model_{kind}_config.json"
             archive.writestr(name, json.dumps({"config": {}}))
-    return _lowered(converter.read(path))
+    return _lower(converter.read(path))
 
 
 def _argument(value):
@@ -289,7 +289,7 @@ def _meta(dtype, shape):
     }  # fmt: skip
 
 
-def _lowered(bundle, **options):
+def _lower(bundle, **options):
     if "inputs" in options:
         options["inputs"] = parse_inputs(options["inputs"])
     return lower(bundle, **options), bundle.weights

@@ -21,7 +21,7 @@ def field(at, value):
 
 
 def snappy(data):
-    """Compress, badly: literals, and copies of what stood four or 2000 bytes before."""
+    """Compress, badly: literals, and copies of what was four or 2000 bytes before."""
     out, at = bytearray(number(len(data))), 0
     while at < len(data):
         for distance in (4, 2000):

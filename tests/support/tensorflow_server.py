@@ -83,7 +83,7 @@ def answer(main, folder: Path) -> str:
         try:
             signal.alarm(SECONDS)
             main(folder)
-        except BaseException:  # noqa: BLE001 - it is told
+        except BaseException:  # noqa: BLE001 - it is reported
             os.write(write, traceback.format_exc()[-4000:].encode())
         os._exit(0)
     os.close(write)

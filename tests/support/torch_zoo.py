@@ -1,6 +1,6 @@
 """Six small torch models as libraries write them, and the five forms in which people keep them.
 
-Imported where torch is, and by children that are told to trust it: it needs torch and nothing of
+Imported where torch is, and by children that trust it: it needs torch and nothing of
 the project. Every model is seeded, in eval mode, and its batch normalisations have seen data, so
 that no statistic is zero or one. Inputs are named, with which of their axes are dynamic.
 """

@@ -6,7 +6,7 @@ Importing TensorFlow decides which Keras is `tf.keras`, so there is a process fo
 
 `warm` makes an executable for CONVERT_TENSORFLOW_PYTHON to name. It runs a script as that Python
 would, with its arguments, environment, folder and streams, in a fork of a process that has imported
-the modules and done nothing with them. What it cannot run so (another back end of Keras, another
+the modules and done nothing with them. What it cannot run so (another backend of Keras, another
 way to name a program) it gives to that Python itself.
 """
 

@@ -7,7 +7,7 @@
 Weights are seeded, and such that the signal stays alive: see make_applications.py. Keras 3 saves
 ``.h5`` and ``.keras``, tf_keras ``.h5``, or each a SavedModel; each is converted by ``convert --to
 onnx`` and run in onnxruntime, and then deleted, one model at a time; where two files give the same
-graph, to the byte, it is run once. Prints a row for each, and adds it to a file if told; what has
+graph, to the byte, it is run once. Prints a row for each, and adds it to a file if one is given; what has
 rows there is not done again. Exits 1 where outputs differ by more than 1e-4 of the largest, hardly
 depend on the image, or there are none.
 """

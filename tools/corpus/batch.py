@@ -124,10 +124,11 @@ def disagreements(reports: Path, records: Sequence[dict[str, Any]]) -> Iterator[
     if names != sorted(names):
         yield "records are not in the order of names"
     tests = {t.get("name"): t for t in ET.parse(reports / "junit.xml").getroot().iter("testcase")}
-    if sorted(names) != sorted(map(str, tests)):
+    entries = {record["name"]: record["entry"] or record["name"] for record in records}
+    if sorted(entries.values()) != sorted(map(str, tests)):
         yield "junit.xml has other artifacts"
     bad = {name for name, test in tests.items() if {"failure", "error"} & {e.tag for e in test}}
-    if bad != {r["name"] for r in records if r["exit_code"]}:
+    if bad != {entries[r["name"]] for r in records if r["exit_code"]}:
         yield "junit.xml has other failures"
     if f'"total":{len(names)},' not in (reports / "report.html").read_text():
         yield "report.html has another number of artifacts"

@@ -6,7 +6,7 @@
 FOLDER has an INDEX.tsv with the columns ``kind`` and ``path``, or files. Each is converted by
 ``convert --to onnx`` and compared by ``convert verify``, in processes that may take so much time
 and memory; of a TensorFlow graph each signature is, by `tensorflow_graphs`; torch's programs are
-told their inputs by `torch_graphs`. Kinds are those that the given frameworks run, unless said. A
+given their inputs by `torch_graphs`. Kinds are those that the given frameworks run, unless said. A
 verdict each:
 
     agrees     Keras 3, tf_keras, TensorFlow or torch computes the same

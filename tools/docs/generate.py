@@ -2,7 +2,7 @@
 
     python tools/docs/generate.py NAME      # print one part
 
-A page has ``<!-- generated: NAME -->`` where the part stands; `hooks.py` fills it in at build time.
+A page has ``<!-- generated: NAME -->`` where the part is; `hooks.py` fills it in at build time.
 """
 
 import html

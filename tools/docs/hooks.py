@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: generated parts, and the pages that stand outside of ``docs/``."""
+"""Hooks of mkdocs: generated parts, and the pages that are outside of ``docs/``."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ OUTSIDE = re.compile(r"^<!-- included: ([\w.]+)( below)? -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in what is generated, and what stands in a file of the repository's root."""
+    """Fill in what is generated, and what is in a file of the repository's root."""
     return fill(OUTSIDE.sub(lambda match: _read(match[1], bool(match[2])), markdown))
 
 

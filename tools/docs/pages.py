@@ -2,7 +2,7 @@
 
 How a block is treated follows from its language and its title:
 
-- ``console`` is a session: each ``$ command`` runs, and what it prints is what stands below it.
+- ``console`` is a session: each ``$ command`` runs, and what it prints is below it.
 - ``sh`` is commands alone, without their output. ``python`` is a script, and runs; ``pycon`` is a
   doctest.
 - The title "Install" sets up an environment: ``.ci/run walks`` follows it in a fresh one.
@@ -85,7 +85,7 @@ class Block:
         return self.title == "Install" or self.info.strip() in ("set-up", "tests")
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """Yield each command and the output that stands below it."""
+        """Yield each command and the output that is below it."""
         if self.language == "console":
             for match in COMMAND.finditer(self.text):
                 yield match["command"], match["output"]

@@ -1,9 +1,11 @@
 """Make the pictures of the documents again, from what the program prints and measures.
 
-    python tools/docs/pictures.py [terminal] [report] [benchmarks]
+    python tools/docs/pictures.py [terminal] [report] [inspect] [verify] [benchmarks]
 
 - ``terminal.svg``: two commands in a pseudo-terminal.
 - ``report.png``: the page of a batch of fixtures, in Chromium.
+- ``inspect.png``: the page of a model.
+- ``verify.png``: the page of a verification that failed; it needs TensorFlow and onnx.
 - ``benchmarks.svg``: a chart of the table "Keras `.h5` to ONNX" in docs/benchmarks.md.
 """
 
@@ -32,6 +34,7 @@ FILES = {
     "traced.pt": "fixtures/torch_moved/traced-cuda0.pt",
 }
 COMMANDS = ("convert ls .", "convert checkpoint.pt --to torch --device cpu")
+IMAGE_MODEL = "fixtures/verify/image.h5"
 REGISTRY = ("demo", "keras", "tensorflow", "torch", "torch_devices", "verify")
 # Without the web fonts that rich's own format loads.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -112,11 +115,28 @@ def words(svg: str) -> str:
     return " ".join(re.sub(r"\d+\.\d+ s\b", "T s", text).split())
 
 
-def report(path: Path) -> None:
-    """Write the picture of a batch's report."""
+def photograph(page: Path, path: Path, size: tuple[int, int] = (1400, 900)) -> None:
+    """Write the picture of a page."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     from chromium import Browser
 
+    ready = "document.documentElement?.dataset.ready || document.documentElement?.dataset.built"
+    with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
+        browser.show(page.as_uri(), size=size)
+        browser.until(ready)
+        path.write_bytes(browser.picture())
+
+
+def run_convert(folder: Path, *arguments: str) -> str:
+    """Run a command of convert in a folder, and return what it printed; it may fail."""
+    command = [sys.executable, "-m", "converter", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    return done.stdout + done.stderr
+
+
+def report(path: Path) -> None:
+    """Write the picture of a batch's report."""
     with tempfile.TemporaryDirectory() as scratch:
         models = Path(scratch, "models")
         for name in REGISTRY:
@@ -124,23 +144,38 @@ def report(path: Path) -> None:
         broken = models / "keras" / "keras2_sequential.h5"
         broken.write_bytes(broken.read_bytes()[:900])
         page = Path(scratch, "report.html")
-        command = [
-            sys.executable,
-            "-m",
-            "converter",
-            "batch",
-            "models",
-            "-o",
-            "out",
-            "--report",
-            page,
-        ]
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
-        assert page.exists(), done.stderr
-        with Browser(Path(scratch, "browser")) as browser:
-            browser.show(page.as_uri(), size=(1400, 900))
-            browser.until("document.readyState === 'complete'")
-            path.write_bytes(browser.picture())
+        said = run_convert(Path(scratch), "batch", "models", "-o", "out", "--report", "report.html")
+        assert page.exists(), said
+        photograph(page, path)
+
+
+def inspect(path: Path) -> None:
+    """Write the picture of a model's page."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(ROOT / IMAGE_MODEL, folder / "model.h5")
+        said = run_convert(folder, "inspect", "model.h5", "--html", "model.html")
+        assert (folder / "model.html").exists(), said
+        photograph(folder / "model.html", path, size=(1400, 1500))
+
+
+def verify(path: Path) -> None:
+    """Write the picture of a verification's page: one channel of a kernel is larger by 1 %."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(ROOT / IMAGE_MODEL, folder / "model.h5")
+        run_convert(folder, "model.h5", "-o", "model.onnx", "--verify", "weights")
+        model = onnx.load(folder / "model.onnx")
+        kernel = next(t for t in model.graph.initializer if t.name.startswith("body/wide/Trans"))
+        array = onnx.numpy_helper.to_array(kernel).copy()
+        array[0] *= 1.01
+        kernel.CopyFrom(onnx.numpy_helper.from_array(array, kernel.name))
+        onnx.save(model, folder / "model.onnx")
+        said = run_convert(folder, "verify", "model.h5", "model.onnx", "--html", "errors.html")
+        assert (folder / "errors.html").exists(), said
+        photograph(folder / "errors.html", path, size=(1400, 1000))
 
 
 def benchmarks() -> str:
@@ -187,9 +222,9 @@ def benchmarks() -> str:
 
 def main(names: list[str]) -> None:
     IMAGES.mkdir(exist_ok=True)
-    for name in names or ["terminal", "report", "benchmarks"]:
-        if name == "report":
-            report(IMAGES / "report.png")
+    for name in names or ["terminal", "report", "inspect", "verify", "benchmarks"]:
+        if name in ("report", "inspect", "verify"):
+            globals()[name](IMAGES / f"{name}.png")
         else:
             (IMAGES / f"{name}.svg").write_text(globals()[name]())
 

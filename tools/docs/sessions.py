@@ -46,7 +46,7 @@ class Ran(NamedTuple):
     """What a command did.
 
     Attributes:
-        block: Where it stands.
+        block: Where it is.
         command: The command.
         shown: What the document says that it prints; None where nothing is said.
         printed: What it printed.

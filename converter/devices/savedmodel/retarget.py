@@ -28,9 +28,9 @@ from formats.containers.protobuf.encoder import encode
 from formats.containers.protobuf.messages import Message, decode
 from formats.containers.protobuf.rewriting import Pieces
 from formats.core.bundle import Normalisation
+from formats.core.plurals import count, list_counts
 from formats.core.storage import Buffer, Span
 from formats.errors import UnsupportedError
-from formats.plurals import count, list_counts
 from formats.tensorflow.savedmodel import BINARY, TEXT
 from formats.tensorflow.schemas import SCHEMA
 

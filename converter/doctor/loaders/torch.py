@@ -28,7 +28,9 @@ UNSAFE = (
 )
 BLOCKED = ("sys", "os", "posix", "nt")  # modules that no allow-list may name
 # The globals that torch.load(weights_only=True) allows: `_get_allowed_globals` of torch 2.13.
-_STORED = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()  # noqa: SIM905
+_STORED = (
+    "BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short",
+)  # fmt: skip
 _DTYPES = """
     bfloat16 bits16 bits1x8 bits2x4 bits4x2 bits8 bool complex128 complex32 complex64 float16
     float32 float4_e2m1fn_x2 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz

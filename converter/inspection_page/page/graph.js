@@ -186,7 +186,7 @@ function place(block) {
   block.size = [Math.max(right - left, head) + 2 * INSET, found.height + header + 2 * INSET];
 }
 
-// A label stands where its edge is apart from others: near the end that has no other edges.
+// A label is placed where its edge is clear of others: near the end that has no other edges.
 function labelPlace(link) {
   const { cells } = link;
   const [isSplit, isJoin] = [cells[0].down.length > 1, cells.at(-1).up.length > 1];

@@ -36,7 +36,7 @@ function tensorPanel(tensor) {
     ["zeros", known?.elements ? `${share(known.zeros, known.elements)} (${count(known.zeros)})` : ""],
     ["NaN", known?.nan ? count(known.nan) : ""], ["infinite", known?.infinite ? count(known.infinite) : ""],
     ["sample", known?.sampled ? `${count(known.elements)} elements` : ""],
-    ["tied to", tensor.tied], ["part", tensor.role], ["recorded", tensor.notes],
+    ["device", tensor.devices.join(", ")], ["tied to", tensor.tied], ["part", tensor.role], ["recorded", tensor.notes],
   ].filter(([, value]) => value);
   return el("div", { class: "tensor-panel" },
     el("p", { class: "full-name" }, tensor.name),

@@ -1,7 +1,6 @@
 // The page of one artifact.
 
 const page = parsed(document.querySelector("script.inspection"));
-const LEVELS = { none: "not verified", weights: "weights", cpu: "outputs, CPU", device: "outputs, device" };
 
 function buildVerdict(graphs) {
   const known = page.facts;
@@ -38,7 +37,7 @@ function buildFacts(graphs) {
   const sections = [
     facts("File", [["source", known.source], ["format", known.format], ["variant", known.variant], ["recognised by", known.evidence],
       ["written by", known.framework], ["files", known.files.count ? `${count(known.files.count)}, ${bytes(known.files.bytes)}` : ""]]),
-    facts("Recorded", [...pairs(known.recorded), ...pairs(known.devices).map(([device, n]) => [`on ${device}`, `${n} parts`]), ...pairs(known.distribution)]),
+    facts("Recorded", [...pairs(known.recorded), ...onDevices(known.devices), ...pairs(known.distribution)]),
     ...graphs.map((graph) => facts(`Inputs and outputs${graph.signature ? ` of ${graph.signature}` : ""}`, [...specs(graph.inputs).map(([n, t]) => [`→ ${n}`, t]), ...specs(graph.outputs).map(([n, t]) => [`${n} →`, t])])),
     ...(graphs.length ? [] : known.signatures.filter((one) => !one.more).map((one) => facts(`Inputs and outputs of ${one.name}`,
       [...one.inputs.filter((x) => !x.more).map(declared).map(([n, t]) => [`→ ${n}`, t]), ...one.outputs.filter((x) => !x.more).map(declared).map(([n, t]) => [`${n} →`, t])]))),
@@ -73,7 +72,7 @@ function showGraphs(graphs) {
   }
   const place = document.getElementById("graph");
   const show = (graph) => {
-    lead.textContent = `As a conversion writes it in ONNX: ${plural(graph.nodes, "node")}, opset ${graph.opset}. Edges carry shapes; dtypes other than float32 are said.` +
+    lead.textContent = `Lowered to ONNX: ${plural(graph.nodes, "node")}, opset ${graph.opset}; a single .onnx file has fewer, since what is computed of weights alone is folded. Edges carry shapes, and dtypes other than float32.` +
       (graph.merged ? ` Its deepest blocks are drawn as one node each.` : "");
     place.replaceChildren();
     buildGraph(graph, place);

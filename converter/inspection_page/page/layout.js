@@ -40,7 +40,7 @@ function layOut(sizes, links, ranks) {
   const into = Array.from({ length: n }, () => []), from = Array.from({ length: n }, () => []);
   for (const link of forward) { into[link.to].push(link); from[link.from].push(link); }
   for (const one of order) for (const link of into[one]) layer[one] = Math.max(layer[one], layer[link.from] + 1);
-  // What has no input stands just above what reads it.
+  // A node without inputs is placed just above the node that reads it.
   for (const one of [...order].reverse()) {
     if (!into[one].length && from[one].length) layer[one] = Math.min(...from[one].map((link) => layer[link.to])) - 1;
   }

@@ -12,11 +12,18 @@ function pathOf(node) {
 }
 
 function adopt(block) {
+  const devices = new Set();
   for (const member of block.members) {
     parents.set(member, block);
     if (member.members) adopt(member);
+    for (const device of member.devices) devices.add(device);
   }
+  block.devices = [...devices].sort();
 }
+
+// Where tensors were, as far as the file records it; the CPU needs no word.
+const deviceTags = (node) => (node.devices.length > 3 ? [`${count(node.devices.length)} devices`] : node.devices)
+  .filter((device) => !/\bcpu(:[\d*]+)?$/i.test(device)).map((device) => el("span", { class: "tag" }, device.replace(/^.*device:/, "")));
 
 let root = null;
 let focused = null;
@@ -103,7 +110,7 @@ function indent(row, depth) {
 function blockRow(block, depth) {
   const row = indent(button({ class: "row block", role: "treeitem", "aria-expanded": "false", onclick: toggle },
     el("span", { class: "label" }, titleOf(block)),
-    el("span", { class: "what dim" }, `${dtypesOf(block)} · ${plural(block.tensors, "tensor")}`),
+    el("span", { class: "what dim" }, `${dtypesOf(block)} · ${plural(block.tensors, "tensor")}`, deviceTags(block)),
     el("span", { class: "number" }, count(block.elements)), sizes(block)), depth);
   const inside = el("div", { role: "group", hidden: true });
   function toggle() {
@@ -124,7 +131,7 @@ function tensorRow(tensor, depth, label) {
   const row = indent(button({ class: "row leaf", role: "treeitem", "aria-expanded": "false", onclick: toggle },
     el("span", { class: "label" }, label),
     el("span", { class: "what" }, el("span", { class: "dim" }, `${tensor.dtype} `), tensor.shape.length ? tensor.shape.join("×") : "scalar",
-      tensor.tied && el("span", { class: "tag" }, "tied"), tensor.role && el("span", { class: "tag" }, "part"),
+      deviceTags(tensor), tensor.tied && el("span", { class: "tag" }, "tied"), tensor.role && el("span", { class: "tag" }, "part"),
       isBad && el("span", { class: "tag failed" }, known.nan ? "NaN" : "infinite")),
     el("span", { class: "spark" }, known && histogram(known, 96, 18)), sizes(tensor)), depth);
   row.dataset.name = tensor.name;

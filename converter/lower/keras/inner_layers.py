@@ -1,4 +1,4 @@
-"""Layers inside other layers: what a wrapper holds is called as if it stood alone."""
+"""Layers inside other layers: the layer in a wrapper is called as if it were on its own."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -196,7 +196,7 @@ def dot(op: Builder, x: Any, y: Any) -> Value:
 def batch_dot(op: Builder, x: Any, y: Any, axes: Any = None) -> Value:
     """The product over an axis of each sample of x and y.
 
-    What is left of x stands before what is left of y; where there is only a number, it is an axis.
+    Axes left of x precede axes left of y; a single number is an axis.
     """
     a, b = same_dtype(op, x, y)
     if min(a.rank, b.rank) < 2:

@@ -113,7 +113,7 @@ class Names:
     setting: Setting
     read: dict[str, str] = field(default_factory=dict)
     nodes: int = 0
-    spent: v.Spent = field(default_factory=v.Spent)
+    spent: v.Budget = field(default_factory=v.Budget)
 
     def __post_init__(self) -> None:
         """Count from here on."""

@@ -60,7 +60,7 @@ def resize(
         method, align_corners = (align_corners or 0), bool(rest and rest[0])
         rest = ()
     elif tensorflow == 2 and align_corners:
-        raise Unsupported("preserve_aspect_ratio")  # which stands there in TensorFlow 2
+        raise Unsupported("preserve_aspect_ratio")  # an argument at this position in TensorFlow 2
     if rest or preserve_aspect_ratio or antialias:
         raise Unsupported("resizing with preserve_aspect_ratio or antialias")
     return _resize(

@@ -15,7 +15,7 @@ from converter.lower.keras.lambda_protocols import Meaning
 from converter.lower.keras.lambda_steps import call_function
 from converter.lower.keras.lambda_values import Closure
 from converter.lower.unsupported import Unsupported
-from formats.plurals import count
+from formats.core.plurals import count
 
 # Of all the Lambdas of a model together.
 MOST_STEPS = 400_000
@@ -26,7 +26,7 @@ MOST_CALLS = 40  # inside one another
 class Machine:
     """The interpretation of a function and of all that it calls."""
 
-    def __init__(self, meaning: Meaning, spent: v.Spent) -> None:
+    def __init__(self, meaning: Meaning, spent: v.Budget) -> None:
         self.meaning = meaning
         self.spent = spent
         self.depth = 0

@@ -13,7 +13,7 @@ from converter.lower.keras.lambda_protocols import Walk
 from converter.lower.keras.lambda_values import Cell, Closure, Named
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 from formats.python_bytecode import Code, Step
 
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"r": repr, "a": ascii, "s": str, "": lambda x: x}
@@ -57,22 +57,22 @@ class _Frame:
                 return iter(self.yielded) if self.code.yields else self.pop()
             do = STEPS.get(step.op)
             if do is None:
-                raise Unsupported(f"byte-code that does {step.op}")
+                raise Unsupported(f"bytecode that does {step.op}")
             do(self, step)
-        raise Unsupported("byte-code without a return")
+        raise Unsupported("bytecode without a return")
 
     # -- the stack -------------------------------------------------------------------------------
 
     def pop(self) -> Any:
         """Take the top."""
         if not self.stack:
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         return self.stack.pop()
 
     def take(self, n: int) -> list[Any]:
         """Take n from the top, the lowest first."""
         if n < 0 or n > len(self.stack):
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         found = self.stack[len(self.stack) - n :]
         del self.stack[len(self.stack) - n :]
         return found
@@ -80,13 +80,13 @@ class _Frame:
     def peek(self, n: int) -> Any:
         """Return the n-th from the top, 1 for the top."""
         if n < 1 or n > len(self.stack):
-            raise Unsupported("byte-code that takes what is not there")
+            raise Unsupported("bytecode that takes what is not there")
         return self.stack[-n]
 
     def jump(self, step: Step) -> None:
         """Go on elsewhere."""
         if step.target is None or not 0 <= step.target < len(self.code.steps):
-            raise Unsupported("byte-code that jumps out of itself")
+            raise Unsupported("bytecode that jumps out of itself")
         self.place = step.target
 
     # -- variables -------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ def dropout_of_tensorflow(
     del seed
     if rate is None and keep_prob is None:
         if tensorflow is None:
-            raise Unsupported("dropout, of which TensorFlow 1 and 2 are told differently")
+            raise Unsupported("dropout, whose arguments differ between TensorFlow 1 and 2")
         rate, keep_prob = (part, None) if tensorflow >= 2 else (None, part)
     if rate is None and isinstance(keep_prob, int | float):
         rate = 1 - keep_prob

@@ -14,7 +14,7 @@ from converter.lower.keras import lambda_values as v
 from converter.lower.keras.table import TF_FUNCTIONS
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 # fmt: off
 BINARY = {

@@ -29,7 +29,7 @@ FAULTS = (
 
 
 @dataclass(slots=True)
-class Spent:
+class Budget:
     """Resources used to interpret the code of all Lambdas of a model.
 
     Attributes:

@@ -18,7 +18,7 @@ from converter.lower.keras.activations import FUNCTIONS, LAMBDA
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
-from converter.lower.keras.lambda_values import Cell, Closure, Spent, list_elements
+from converter.lower.keras.lambda_values import Budget, Cell, Closure, list_elements
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
@@ -166,7 +166,7 @@ def _tensors(op: Builder, result: Any) -> Any:
     raise Unsupported(f"its function gives a {type(result).__name__}")
 
 
-def _compare(op: Builder, w: Roles, spent: Spent, key: object) -> None:
+def _compare(op: Builder, w: Roles, spent: Budget, key: object) -> None:
     """Say of a function that it is one that another layer is already, on the same input.
 
     Of Lambdas that a loop makes, Keras writes the variables around them as they are at its end.

@@ -43,8 +43,8 @@ from converter.lower.unsupported import MISFITS, Finding, explain_misfit
 from converter.lower.values import Value
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
+from formats.core.plurals import count
 from formats.errors import InternalError, UnsupportedError
-from formats.plurals import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,14 +320,14 @@ class _Walk:
             raise InternalError(f"no class for {layer.class_name}")
         given: list[_Made] = []
 
-        def told(part: Any) -> Any:
+        def encode(part: Any) -> Any:
             if isinstance(part, Reference):
                 given.append(made[part])
                 return {"__value__": len(given) - 1}
             if isinstance(part, Mapping):
-                return {str(key): told(inner) for key, inner in part.items()}
+                return {str(key): encode(inner) for key, inner in part.items()}
             if isinstance(part, list | tuple):
-                return [told(inner) for inner in part]
+                return [encode(inner) for inner in part]
             if part is None or isinstance(part, bool | int | float | str):
                 return part
             raise Unsupported(f"an argument of type {type(part).__name__} for a trusted class")
@@ -335,7 +335,7 @@ class _Walk:
         keywords = {key: part for key, part in call.keywords.items() if key != "training" or part}
         if layer.class_name == "Lambda":
             keywords |= {k: v for k, v in self.modules.arguments(layer).items() if k != "dtype"}
-        structure = (told(call.arguments), told(keywords))
+        structure = (encode(call.arguments), encode(keywords))
         own = self.weights.get(path, {})
         tensors = [(m.value, m.mask) for m in given]
         values, masks = self.op.supplies.traced(self.op, subject, path, own, structure, tensors)

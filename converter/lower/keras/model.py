@@ -428,7 +428,7 @@ def _keras_3(value: Any) -> Any:
 
 
 def _keras_2(node: Any, keywords: dict[str, Any]) -> Any:
-    """Return a node's tensors; the keyword arguments stand with the first of them."""
+    """Return a node's tensors; the keyword arguments go with the first of them."""
     if isinstance(node, Mapping):
         return {key: _keras_2(part, keywords) for key, part in node.items()}
     if isinstance(node, list) and len(node) in (3, 4) and node[0] == CONSTANT and node[1] == -1:

@@ -51,7 +51,7 @@ class Row(OpRow):
         mask: ``pass`` where Keras hands the mask of the input on, ``drop`` where it does not;
             a handler that takes ``mask`` decides itself.
         is_layer: Whether it has weights and a dtype. Operations have neither: their handlers take
-            the arguments of the call as they stand, numbers, slices and lists among them.
+            the arguments of the call as they are, numbers, slices and lists among them.
         states: For a cell that a trusted module lowers, the arguments that are the sizes of its
             states.
     """

@@ -88,7 +88,7 @@ def _by_place(
     """Return the tensors at these positions in the layer's group.
 
     None are returned unless they are all that there are: a model inside the layer may be named as
-    if it stood alone, but lies with it.
+    if it were on its own, but lies with it.
     """
     by_origin = {tensor.origin: name for name, tensor in tensors.items()}
     for first in own.values():

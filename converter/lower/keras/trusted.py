@@ -4,7 +4,7 @@ A lowering answers with nodes, which are looked through and put into the graph; 
 or a function, with a graph of Keras's own layers and operations, which is lowered as any other
 model (`converter.lower.keras.lowering`). Each is a child of its own; equal questions are asked
 once. Where a file says whose a class is, that holds. Where it does not, as those of Keras 1 and 2,
-what the user trusts stands before what Keras calls by the same name, as with its own
+what the user trusts has precedence over what Keras calls by the same name, as with its own
 ``custom_objects``.
 """
 
@@ -189,14 +189,14 @@ class Modules:
     def _remote(self, supply: Supply, name: str, facts: Mapping[str, Any]) -> Row:
         def handler(op: Builder, w: Roles, *tensors: Value, **settings: Any) -> Any:
             op.left.update(w.tensors.values())  # its author says what it reads
-            return self._lowered(supply, name, op, w, tensors, settings)
+            return self._lower(supply, name, op, w, tensors, settings)
 
         return Row(
             name, handler, module=__name__, arguments=frozenset(facts["arguments"]),
             is_ignored=is_without_meaning, mask=facts["mask"],
         )  # fmt: skip
 
-    def _lowered(
+    def _lower(
         self,
         supply: Supply,
         name: str,
@@ -207,16 +207,16 @@ class Modules:
     ) -> Any:
         values: list[Value] = []
 
-        def told(part: Any) -> Any:
+        def encode(part: Any) -> Any:
             if isinstance(part, np.ndarray):
                 part = op.constant(part)
             if isinstance(part, Value):
                 values.append(op.plain(part))
                 return {"__value__": len(values) - 1}
             if isinstance(part, Mapping):
-                return {str(key): told(inner) for key, inner in part.items()}
+                return {str(key): encode(inner) for key, inner in part.items()}
             if isinstance(part, list | tuple):
-                return [told(inner) for inner in part]
+                return [encode(inner) for inner in part]
             if part is None or isinstance(part, bool | int | float | str):
                 return part
             raise Unsupported(f"an argument of type {type(part).__name__} for a trusted lowering")
@@ -231,12 +231,12 @@ class Modules:
                 role: [op.weights[t].dtype.name, list(op.weights[t].shape)]
                 for role, t in w.tensors.items()
             },
-            "tensors": told(list(tensors)),
-            "settings": {key: told(part) for key, part in settings.items()},
+            "tensors": encode(list(tensors)),
+            "settings": {key: encode(part) for key, part in settings.items()},
             "values": [],
         }
         question["values"] = [[v.dtype, list(v.shape)] for v in values]
-        answer = self._asked(supply, question)
+        answer = self._ask_child(supply, question)
         if answer.get("status") == "gap":
             raise Unsupported(f"{answer.get('gap')!s:.400}")
         what = f"the lowering of {name} in {supply.trusted.module}"
@@ -273,7 +273,7 @@ class Modules:
                 for v, mask in values
             ],
         }
-        answer = self._asked(subject.supply, question)
+        answer = self._ask_child(subject.supply, question)
         if answer.get("status") != "done":
             raise Unsupported(f"cannot be traced: {answer.get('gap')!s:.400}")
         try:
@@ -296,7 +296,7 @@ class Modules:
         Raises:
             Unsupported: It has none, or begins otherwise.
         """
-        answer = self._asked(subject.supply, {"task": "states", **self._about(subject)})
+        answer = self._ask_child(subject.supply, {"task": "states", **self._about(subject)})
         if answer.get("status") != "done":
             raise Unsupported(f"cell {subject.name}: {answer.get('gap')!s:.400}")
         return [tuple(int(n) for n in shape) for shape in answer["shapes"]]
@@ -305,7 +305,7 @@ class Modules:
         self._use(subject.supply)
         return {"subject": subject.kind, "name": subject.name, "config": subject.config}
 
-    def _asked(self, supply: Supply, question: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask_child(self, supply: Supply, question: Mapping[str, Any]) -> dict[str, Any]:
         what = {"modules": plain([supply.trusted]), "legacy": self.legacy, "alias": supply.alias}
         answer = _answer(supply.trusted, {**question, **what}, supply.python)
         if answer.get("status") == "gap" and self.legacy and not supply.alias:

@@ -42,8 +42,8 @@ def splice(
 
     outputs = [names[name] for name in graph.outputs]
     count, masks = answer.get("outputs"), answer.get("masks")
-    told = [m for m in masks if m is True] if isinstance(masks, list) else []
-    if not isinstance(count, int) or count < 1 or count + len(told) != len(outputs):
+    known_masks = [m for m in masks if m is True] if isinstance(masks, list) else []
+    if not isinstance(count, int) or count < 1 or count + len(known_masks) != len(outputs):
         raise plain_graph.MalformedGraphError("other outputs than it says")
     found = outputs[:count]
     value = found[0] if len(found) == 1 else found

@@ -310,7 +310,7 @@ def storage_paths(layer: Any) -> dict[int, str]:
     library = import_module("keras.src.saving.saving_lib")
     found: dict[int, str] = {}
 
-    class Entry(dict):  # type: ignore[type-arg]
+    class Entry(dict[str, Any]):
         def __init__(self, path: str) -> None:
             self.path = path
 

@@ -289,7 +289,7 @@ def _find_by_value(layer: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     variables = {id(v): v.numpy() for v in layer.variables}
 
-    class Entry(dict):  # type: ignore[type-arg]
+    class Entry(dict[str, Any]):
         def __init__(self, path: str) -> None:
             self.path = path
 

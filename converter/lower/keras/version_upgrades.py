@@ -1,7 +1,7 @@
 """Upgrade models of older Keras versions, by rules for changed names and meanings.
 
 A rule is a function of one layer, and of the age of the model that it is in, that returns what the
-layer becomes, or None where it does not apply. What handlers are told by rules alone, because
+layer becomes, or None where it does not apply. What only rules tell handlers, because
 no configuration of Keras says it, are these arguments:
 
 - ``kernel_order``: which axes of a stored kernel are today's, where not the same in order;

@@ -118,8 +118,8 @@ def _by_unique_roles(
 ) -> dict[Path, list[str]]:
     """Return tensors that are called by their roles alone, by the one layer that has such a role.
 
-    The first Kerases 3 write no layer's name in a model's group, and so only models in which no two
-    layers have a role in common; none where two have, or a tensor is nobody's.
+    The first versions of Keras 3 write no layer's name in a model's group, and so only models in
+    which no two layers have a role in common; none where two have, or a tensor has no layer.
     """
     left = {name.rpartition("/")[2]: name for name in names}
     found: dict[Path, list[str]] = {}

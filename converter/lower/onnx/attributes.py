@@ -15,12 +15,12 @@ from converter.lower import emit
 from converter.lower.element_types import ELEMENT_TYPES
 from converter.lower.graph import Attribute, Encoded, Graph, Shape, Spec
 from formats.containers.protobuf.messages import Message
+from formats.core.plurals import count
 from formats.core.storage import File
 from formats.core.strings import Strings
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
 from formats.onnx import tensors
-from formats.plurals import count
 
 Opener = Callable[[str], File]
 

@@ -112,7 +112,7 @@ def rms_norm(op: Builder, x: Value, axes: Sequence[int], epsilon: float) -> tupl
 
 
 def group_norm(op: Builder, x: Value, axis: int, groups: int, epsilon: float) -> Value:
-    """Standardize each group of channels, which stand on an axis, over all axes but the first.
+    """Standardize each group of channels, an axis of their own, over all axes but the first.
 
     Raises:
         Unsupported: The number of channels is unknown or not a multiple of that of groups.

@@ -48,7 +48,7 @@ def pad_ends(
 
 
 def _wrapped(op: Builder, x: Value, axis: int, low: int, high: int) -> tuple[Value, Value]:
-    """Return the elements that stand before and after an axis where it is repeated."""
+    """Return the elements before and after an axis that is padded with its own repetition."""
     n = x.shape[axis]
     if isinstance(n, int) and max(low, high) > n:
         raise Unsupported(f"padding mode 'wrap' by {max(low, high)} elements of {n}")

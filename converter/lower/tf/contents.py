@@ -71,7 +71,7 @@ def _as_objects(array: np.ndarray) -> np.ndarray:
 def _int(array: np.ndarray) -> int:
     found = array.reshape(-1)[0]
     if not isinstance(found, int | np.integer):
-        raise TypeError("a name where a number stands")
+        raise TypeError("a name in place of a number")
     return int(found)
 
 

@@ -15,8 +15,8 @@ from converter.lower.hashed_strings import COPIES, Fingerprints
 from converter.lower.tf.context import Context
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
+from formats.core.plurals import count
 from formats.errors import UnsupportedError
-from formats.plurals import count
 
 FARTHEST = 64  # copies of copies
 MOST_SEARCHES = 200  # for the input that a string is a copy of: each looks at all nodes

@@ -19,7 +19,7 @@ from converter.lower.ops.resize_computed import Size
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 F = np.float32
 REPEATED = ("float32", "float16", "int32", "int8", "uint8")  # dtypes of onnxruntime's Resize

@@ -36,7 +36,7 @@ from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_rou
 from converter.lower.tf.session import Session
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 Condition = Callable[[list[ProgramValue]], ProgramValue]
 Round = Callable[[list[ProgramValue]], list[ProgramValue]]

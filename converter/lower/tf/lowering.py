@@ -89,16 +89,18 @@ def lower(
     """
     model = _Model(bundle)
 
-    def lowered(variables: Mapping[str, Variable]) -> tuple[Graph, Mapping[str, Variable]]:
+    def lower_with(variables: Mapping[str, Variable]) -> tuple[Graph, Mapping[str, Variable]]:
         plan = model.plan(signature)
         graph = Graph(plan.name or "graph", opset, signature=plan.name)
-        return model.lowered(graph, plan, variables)
+        return model.lower(graph, plan, variables)
 
     try:
         # Constant folding may overflow, as TensorFlow may.
         with np.errstate(all="ignore"):
-            graph, changed = lowered({})
-            return lowered(dict(sorted(changed.items())))[0] if state == "io" and changed else graph
+            graph, changed = lower_with({})
+            return (
+                lower_with(dict(sorted(changed.items())))[0] if state == "io" and changed else graph
+            )
     except Unsupported as gap:  # not of a node: an output that cannot be returned
         raise UnsupportedError(str(gap)) from gap
 
@@ -206,7 +208,7 @@ class _Model:
 
     # -- lowering ----------------------------------------------------------------------------------
 
-    def lowered(
+    def lower(
         self, graph: Graph, plan: Plan, variables: Mapping[str, Variable]
     ) -> tuple[Graph, Mapping[str, Variable]]:
         """Lower the outputs of a plan; return the graph, and the variables that it assigns.

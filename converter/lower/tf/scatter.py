@@ -185,7 +185,7 @@ def _change(
     if isinstance(operand, Value):  # a variable of a frozen graph
         return change(op, operand, indices, updates)
     if not isinstance(operand, Variable):
-        raise Unsupported(f"a {type(operand).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(operand).__name__.lower()} in place of a variable")
     before = op.state.read(operand)
     op.state.assign(operand, change(op, before, indices, updates))
     return operand

@@ -24,7 +24,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.program_values import Complex, ProgramValue
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 # -- Fourier transforms ----------------------------------------------------------------------------
 

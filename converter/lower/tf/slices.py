@@ -287,7 +287,7 @@ def strided_slice_assign(
 ) -> ProgramValue:  # fmt: skip
     """Assign a value to a strided slice of a variable."""
     if not isinstance(ref, Variable):
-        raise Unsupported(f"a {type(ref).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(ref).__name__.lower()} in place of a variable")
     op.state.assign(ref, strided_slice_update(
         op, op.state.read(ref), begin, end, strides, value, begin_mask=begin_mask,
         end_mask=end_mask, ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,

@@ -78,7 +78,7 @@ def dense_table(
 
 def _table(operand: ProgramValue) -> Table:
     if not isinstance(operand, Table):
-        raise Unsupported(f"a {type(operand).__name__.lower()} where a table stands")
+        raise Unsupported(f"a {type(operand).__name__.lower()} in place of a table")
     return operand
 
 

@@ -10,7 +10,7 @@ from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 # -- sorted ----------------------------------------------------------------------------------------
 

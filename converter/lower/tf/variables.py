@@ -35,7 +35,7 @@ def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Vari
 
 def _variable(operand: ProgramValue) -> Variable:
     if not isinstance(operand, Variable):
-        raise Unsupported(f"a {type(operand).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(operand).__name__.lower()} in place of a variable")
     return operand
 
 

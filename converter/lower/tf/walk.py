@@ -32,8 +32,8 @@ from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS, Row
 from converter.lower.unsupported import MISFITS, Finding, Unsupported, explain_misfit
 from converter.lower.values import Value
+from formats.core.plurals import count
 from formats.errors import CorruptError, LimitError
-from formats.plurals import count
 
 DEEPEST = 100  # maximum depth of nested function calls
 MOST_NODES = 200_000  # maximum number of lowered nodes, those of a function counted per call

@@ -1,6 +1,6 @@
 """Tensors of a program that are several in the graph: complex ones, and quantized ones.
 
-A compound stands where a program's tensor stands, and has its shape and dtype; a node that is given
+A compound takes the place of a program's tensor, and has its shape and dtype; a node that is given
 one is not supported. So only what knows of them computes with them.
 """
 

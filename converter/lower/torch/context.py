@@ -19,8 +19,8 @@ from converter.lower.torch.compound import Compound
 from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Permutation, Value, identity
+from formats.core.plurals import count
 from formats.core.weights import Tensor
-from formats.plurals import count
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
@@ -330,10 +330,10 @@ class Context(Builder):
         return self.node("Slice", [x, *numbers], [(x.dtype, shape)], stored=x.stored)[0]
 
     def kept(self, value: Value, stored: Permutation) -> Value:
-        """Return a value that stands in the graph with its axes in this order.
+        """Return a value whose axes in the graph are in this order.
 
         Raises:
-            Unsupported: It is complex or quantized: then it does not stand there.
+            Unsupported: It is complex or quantized, and no value of the graph.
         """
         if isinstance(value, Compound):
             raise Unsupported(

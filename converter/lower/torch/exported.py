@@ -37,8 +37,8 @@ from converter.lower.torch.table import plain_name
 from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, FixedInput, TensorSpec
+from formats.core.plurals import count
 from formats.errors import CorruptError, UnsupportedError, UsageError
-from formats.plurals import count
 from formats.torch.export import SCALAR_TYPES, entry_name, input_specs
 
 WEIGHTS = {
@@ -65,13 +65,13 @@ def lower_exported(
     program = read_program(bundle)
     module = require_object(program.get("graph_module"), "a program without a graph")
 
-    def lowered(states: Collection[str] = ()) -> tuple[Graph, list[str]]:
+    def lower_with(states: Collection[str] = ()) -> tuple[Graph, list[str]]:
         lowering = _Lowering(bundle, Graph("forward", opset), module, inputs, states)
-        return lowering.lowered(), lowering.assigned
+        return lowering.lower(), lowering.assigned
 
     with np.errstate(all="ignore"):  # numbers beyond what a dtype holds, as torch has them
-        graph, assigned = lowered()
-        return lowered(assigned)[0] if state == "io" and assigned else graph
+        graph, assigned = lower_with()
+        return lower_with(assigned)[0] if state == "io" and assigned else graph
 
 
 # Views by strides, of which a contiguous tensor alone is known to have the elements in order.
@@ -108,7 +108,7 @@ class _Lowering:
         self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
-    def lowered(self) -> Graph:
+    def lower(self) -> Graph:
         """Return the graph.
 
         Raises:

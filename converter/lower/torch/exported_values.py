@@ -22,8 +22,8 @@ from converter.lower.torch.program_document import (
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.core.plurals import count
 from formats.errors import CorruptError
-from formats.plurals import count
 from formats.torch.export import SCALAR_TYPES
 
 # What an argument may be that has no part in what is computed.
@@ -163,15 +163,15 @@ class GraphValues:
                 raise Unsupported(
                     f"torch records the shape {list(shape)}, and not {list(value.shape)}"
                 )
-        told = tuple(
-            self._told(value, i, ours, theirs)
+        declared = tuple(
+            self._declared_size(value, i, ours, theirs)
             for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
         )
-        if told != value.shape:
-            tensor.told(self.op.shaped(value, told))
+        if declared != value.shape:
+            tensor.set_value(self.op.shaped(value, declared))
         return tensor
 
-    def _told(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
+    def _declared_size(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
         """Return the better known one of two sizes that are equal."""
         if isinstance(theirs, int):
             return theirs

@@ -14,7 +14,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
 from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
-from converter.lower.torch.script.inputs import Arguments, Met, Probe
+from converter.lower.torch.script.inputs import Arguments, Probe, UnknownArgument
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.lowering import finish_graph, walks
 from converter.lower.torch.script.op_calls import call_op
@@ -273,5 +273,5 @@ class _Chain:
                 return row.handler(call, own, x, **row.known(entry))
             except MISFITS as e:
                 if isinstance(x, Probe):
-                    raise Met(x.name, kind) from e
+                    raise UnknownArgument(x.name, kind) from e
                 raise Unsupported(explain_misfit(e)) from e

@@ -93,7 +93,7 @@ class Reference:
         for field_ in fields(self):
             setattr(self, field_.name, getattr(other, field_.name))
 
-    def told(self, value: Value) -> None:
+    def set_value(self, value: Value) -> None:
         """Note the same value, with a shape that says more."""
         if self.base is None:
             self.storage.value = value

@@ -11,7 +11,7 @@ from converter.lower.torch.program_values import Ints, Scalar
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
-from formats.plurals import count
+from formats.core.plurals import count
 
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

@@ -29,7 +29,7 @@ def _reflect(op: Context, x: Value, vectors: Value, factors: Value, order: Itera
 def _read(op: Context, reflectors: Value, factors: Value) -> tuple[Value, Value, int]:
     """Return the vectors, the identity of their shape, and their number.
 
-    The vectors stand below the diagonal; on it they have 1.
+    The vectors are below the diagonal; on it they have 1.
 
     Raises:
         Unsupported: There are too many, or their number is not known.

@@ -99,7 +99,7 @@ def kaiser_window(
 
 
 def _window(op: Context, window: Value | None, n_fft: int, win_length: int, kind: str) -> Value:
-    """Return a window of n_fft elements: what is shorter stands in the middle."""
+    """Return a window of n_fft elements: a shorter one is centred."""
     if not 0 < win_length <= n_fft <= MOST_WINDOW:
         raise Unsupported(f"windows of {win_length} in transforms of {n_fft}")
     if window is None:
@@ -241,7 +241,7 @@ def istft(
 
 
 def _spread(op: Context, x: Value, kernel: Value, hop: int) -> Value:
-    """Return what stands along the last axis, each spread by a kernel, added up."""
+    """Overlap-add the last axis with a kernel."""
     return convolve_transposed(
         op, x, kernel, None, stride=(hop,), padding=(0,), output_padding=(0,), groups=1,
         dilation=(1,), rank=1,

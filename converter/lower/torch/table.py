@@ -30,14 +30,14 @@ from converter.lower.table import OpTable
 from converter.lower.table import Row as OpRow
 from converter.lower.torch.program_values import Size
 from converter.lower.unsupported import Unsupported
-from formats.plurals import count
+from formats.core.plurals import count
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
 IGNORED = frozenset((
     "device", "layout", "memory_format", "pin_memory", "non_blocking", "requires_grad",
     "generator", "enable_gqa_hint", "is_coalesced",
 ))  # fmt: skip
-# What stands before a name in programs of the several ages.
+# Prefixes of names in programs of each age.
 PREFIXES = ("torch.ops.", "torch._ops.", "aten.", "aten::", "prims.", "prims::")
 
 

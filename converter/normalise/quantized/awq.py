@@ -12,7 +12,7 @@ from converter.normalise.quantized.packing import unpack
 from formats.errors import UnsupportedError
 
 BITS, VALUES = 4, 8  # of an integer, and how many there are in a word of 32 bits
-ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # where the eight outputs of a word of `gemm` stand
+ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # where the eight outputs of a word of `gemm` are
 VERSIONS = ("gemm", "gemv")
 
 
@@ -32,8 +32,8 @@ def dequantize(layer: Layer) -> Dequantized:
         size = inputs // groups
     else:
         outputs, inputs = words.shape[0], words.shape[1] * VALUES
-        told = layer.settings.get("group_size") or layer.settings.get("q_group_size")
-        size = told if isinstance(told, int) and told > 0 else inputs
+        group_size = layer.settings.get("group_size") or layer.settings.get("q_group_size")
+        size = group_size if isinstance(group_size, int) and group_size > 0 else inputs
         groups = inputs // size
         fits = scales.shape[0] == packed_zeros.shape[0] == outputs and scales.shape[1] >= groups
     layer.check(fits=fits and inputs == groups * size, why="AWQ's tensors do not fit each other")

@@ -73,10 +73,10 @@ class State:
             CorruptError: It is none, or lacks an entry.
         """
         try:
-            told = json.loads(layer.read(role).tobytes())
+            state = json.loads(layer.read(role).tobytes())
             return cls(
-                tuple(map(int, told["shape"])), DTYPES[told["dtype"]], int(told["blocksize"]),
-                int(told.get("nested_blocksize", 0)), float(told.get("nested_offset", 0)),
+                tuple(map(int, state["shape"])), DTYPES[state["dtype"]], int(state["blocksize"]),
+                int(state.get("nested_blocksize", 0)), float(state.get("nested_offset", 0)),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise CorruptError(

@@ -1,4 +1,4 @@
-"""Integers of few bits, packed densely: the first stands in the lowest bits of the first byte."""
+"""Integers of few bits, packed densely: the first is in the lowest bits of the first byte."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 

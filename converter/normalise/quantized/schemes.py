@@ -65,8 +65,8 @@ def dequantize(bundle: Bundle) -> Bundle:
         ConvertError: As `find_floats`.
     """
     floats, forms = find_floats(bundle)
-    told = bundle.topology.summary.get("quantization") if bundle.topology else None
-    return with_changes(floats, [Normalisation("weights dequantised", len(forms), str(told))])
+    scheme = bundle.topology.summary.get("quantization") if bundle.topology else None
+    return with_changes(floats, [Normalisation("weights dequantised", len(forms), str(scheme))])
 
 
 def with_changes(bundle: Bundle, changes: Sequence[Normalisation]) -> Bundle:

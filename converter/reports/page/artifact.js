@@ -22,7 +22,7 @@ function panel(artifact, known) {
       ["variant", known.variant], ["recognised by", known.evidence],
       ["weights", known.tensors ? `${plural(known.tensors, "tensor")}, ${bytes(known.weight_bytes)}` : ""],
       ["digest", known.source_digest], ["weights digest", known.weights_digest]]),
-    facts("Recorded", [...pairs(known.recorded), ...pairs(known.devices).map(([device, n]) => [`on ${device}`, `${n} parts`]), ...pairs(known.distribution)]),
+    facts("Recorded", [...pairs(known.recorded), ...onDevices(known.devices), ...pairs(known.distribution)]),
     facts("Verified", [["level", LEVELS[artifact.verified]],
       ["weights", weights ? `${plural(weights.tensors, "tensor")}, ${bytes(weights.bytes)}, equal bit for bit` : ""]]),
     facts("Graph", (known.graphs ?? []).filter((graph) => !graph.more).map((graph) =>

@@ -5,7 +5,7 @@ const shared = parsed(document.querySelector("script.shared"));
 const words = shared.words.map((text) => text.toWellFormed());
 const word = (number) => words[number];
 
-// Rows are arrays; here their columns get their names, and shared words stand in their places.
+// Rows are arrays; here their columns get their names, and numbers are replaced by the shared words.
 function named(row, number) {
   const artifact = { number };
   shared.columns.forEach((column, i) => {

@@ -1,5 +1,7 @@
 // Facts of artifacts, and evidence of their comparison.
 
+const LEVELS = { none: "not verified", smoke: "ran alone", weights: "weights", cpu: "outputs, CPU", device: "outputs, device" };
+
 function facts(title, pairs) {
   const kept = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
   if (!kept.length) return null;
@@ -17,6 +19,7 @@ function listed(title, entries, line) {
 const dim = (text) => (text ? el("span", { class: "dim" }, ` ${text}`) : null);
 const plain = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
 const pairs = (found) => Object.entries(found ?? {}).map(([key, value]) => [key, plain(value)]);
+const onDevices = (found) => Object.entries(found ?? {}).map(([device, n]) => [`on ${device}`, typeof n === "number" ? plural(n, "part") : n]);
 const ran = (runtime) => (runtime ? `${runtime.name} ${runtime.version} on ${runtime.device}` : "");
 
 function comparison(signature, report) {
@@ -33,7 +36,18 @@ function comparison(signature, report) {
       first.last_equal ? `; ${first.last_equal} before it still agrees` : ""),
     el("div", { class: "measures" }, report.outputs.filter((one) => !one.more).map(measured)),
     layerErrors(report.layer_errors),
+    coverage(report.coverage),
     report.device && onDevice(report.device));
+}
+
+// What the inputs reach inside the graph: both sides of activations, bounds, parts of tables.
+function coverage(found) {
+  if (!found?.ranges) return null;
+  const missing = (found.missing ?? []).filter((one) => typeof one === "string");
+  return el("div", { class: "coverage" }, el("h5", {}, "Coverage"),
+    el("p", {}, `The inputs reach ${count(found.reached)} of ${plural(found.ranges, "range")} of values that decide what the graph computes.`),
+    bar(found.reached / found.ranges, found.reached < found.ranges ? "gap" : "good"),
+    missing.length > 0 && el("p", { class: "dim" }, "Not reached, and so not verified: ", missing.join("; "), found.ranges - found.reached > missing.length && ` and ${count(found.ranges - found.reached - missing.length)} more`));
 }
 
 function onDevice(device) {

@@ -1,7 +1,7 @@
 // Totals that are filters: how many artifacts of each kind are in the view, and a click for each.
 
 const SHOWN = 7; // values of a facet before "more"
-const counters = []; // of each button: what it counts, and where the number stands
+const counters = []; // of each button: what it counts, and where the number is
 
 function buildFacets() {
   const place = document.getElementById("facets");

@@ -1,12 +1,12 @@
 // An output's differences: how many of its elements differ by how much, and how much they may.
 //
 // The axis is the difference in parts of the output's scale, a power of ten for each bar; left of
-// it stand the elements that are equal. Bars grow with the logarithm of their count.
+// it is the bar of equal elements. Bars grow with the logarithm of their count.
 
 const LABELS = ["equal", "<1e-9", ...[9, 8, 7, 6, 5, 4, 3, 2, 1].map((n) => `1e-${n}`), "≥1"];
 const [BAR, GAP, HIGH, LOW, LEFT] = [34, 6, 86, 22, 14];
 
-// Where a difference stands on the axis; equal elements have a bar of their own before it.
+// Position of a difference on the axis; equal elements have a bar of their own before it.
 function along(part) {
   if (part <= 0) return BAR + GAP / 2 + LEFT;
   const decade = Math.min(Math.max(Math.log10(part) + 9, -1), 1);
@@ -46,13 +46,23 @@ function plot(measure) {
   return svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": visible(said) }, parts);
 }
 
+// Root mean squares on one logarithmic scale: who is nearer the exact result, and what is allowed.
+function errorsToExact(measure) {
+  const rows = [["source against float64", measure.source_error, "near"], ["converted against float64", measure.converted_error, "near"],
+    ["noise of rounding", measure.noise, "gap"], ["allowed", measure.noise && measure.atol, "bad"]].filter(([, value]) => value > 0 && measure.scale > 0);
+  if (!rows.length) return null;
+  const powers = rows.map(([, value]) => Math.log10(value / measure.scale));
+  const [least, most] = [Math.floor(Math.min(...powers)) - 0.5, Math.max(...powers)];
+  return el("dl", { class: "exact" }, rows.map(([title, value, kind], i) => [el("dt", {}, title), el("dd", {}, bar((powers[i] - least) / (most - least), kind)), el("dd", { class: "number" }, figure(value / measure.scale))]));
+}
+
 function measured(measure) {
   const facts = [
     ["max abs", figure(measure.max_abs)], ["max rel", figure(measure.max_rel)],
     ["cosine", measure.cosine === null ? "–" : String(Number(measure.cosine.toFixed(9)))],
     ["scale", figure(measure.scale)], ["elements", count(measure.elements)],
-    ["atol", figure(measure.atol)], ["rtol", figure(measure.rtol)],
-  ];
+    ["verdict", measure.verdict], ["atol", figure(measure.atol)], ["rtol", figure(measure.rtol)],
+  ].filter(([, value]) => value);
   if (!measure.passed) facts.push(["would pass with atol", figure(measure.smallest_atol)]);
   const shape = `${measure.dtype} [${measure.shape.join(", ")}]`;
   return el("figure", { class: measure.passed ? "measure" : "measure failed" },
@@ -62,5 +72,6 @@ function measured(measure) {
       measure.says_little && el("span", { class: "tag" }, "says little: layers were compared, too")),
     measure.problems.map((problem) => el("p", { class: "problem" }, problem)),
     plot(measure),
+    errorsToExact(measure),
     el("dl", { class: "figures" }, facts.map(([key, value]) => el("div", {}, el("dt", {}, key), el("dd", {}, value)))));
 }

@@ -8,7 +8,6 @@ const FACETS = [
   ["made", "Written by", (a) => [a.made || "not recorded"]],
   ["device", "Device recorded", (a) => (a.devices.length ? a.devices : ["none"])],
 ];
-const LEVELS = { none: "not verified", weights: "weights", cpu: "outputs, CPU", device: "outputs, device" };
 const OTHERS = {
   gap: (a) => a.gaps,
   weights: (a) => [a.weights],

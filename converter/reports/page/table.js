@@ -83,7 +83,7 @@ function rowOf(artifact) {
   return row;
 }
 
-// A name's folders stand small above its last part, by which people know it.
+// The folders of a name are shown small above its last part, by which people know it.
 function parted(name) {
   const end = name.lastIndexOf("/") + 1;
   return [end > 0 && el("span", { class: "folder" }, name.slice(0, end)), el("span", { class: "base" }, name.slice(end))];

@@ -1,7 +1,7 @@
 """What `run_torch` runs: modules, scripts and exported programs, called alike.
 
 Plain, and nothing of the project, as the file beside it. A source says what of its inputs it
-declares, runs on tensors, says where it is, and hands on what its layers return.
+declares, runs on tensors, reports its device, and returns the outputs of its layers.
 """
 
 import dataclasses

@@ -69,7 +69,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     if not question.get("device"):
         return about | compute(framework, folder, question, None)
     if about["versions"]["backend"] != "tensorflow":
-        said = "a device is gone to through Keras's TensorFlow back end only"
+        said = "only Keras's TensorFlow backend runs on a named device"
         return about | {"status": "no device", "error": said}
     device = beside("run_tensorflow_device").Device(framework.tensorflow(), question)
     if why := device.lacks():
@@ -216,8 +216,8 @@ class Framework:
         turned = ", ".join(map(repr, self.turned))
         theano = f"Theano's kernels of {turned} were turned around, which Keras does not do"
         return [theano] * bool(self.turned) + [
-            f"Keras's TensorFlow back end adds {list(shape)} along the last axis, which has the "
-            "same size by chance (keras-team/keras#20386): added as its other back ends do"
+            f"Keras's TensorFlow backend adds {list(shape)} along the last axis, which has the "
+            "same size by chance (keras-team/keras#20386): added as its other backends do"
             for shape in sorted(self.broadcast)
         ]
 

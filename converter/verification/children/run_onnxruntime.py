@@ -11,7 +11,7 @@ It knows nothing of the project but the file beside it, and nothing of the proje
     cases     their numbers: inputs are ``in-CASE-INPUT.npy``
     prefix    of the outputs written: ``PREFIX-CASE-OUTPUT.npy``, numbered through all sessions
     device    name of the provider to run on, if not the CPU's; empty where there is none
-    options   what that is told
+    options   options of that provider
 
 and ``answer.json``: versions, provider, and why it refused the model or failed on a case; with a
 device, where each node was (see `converter.verification.placement`).
@@ -125,7 +125,7 @@ class Place:
 
     Attributes:
         provider: Its name.
-        options: What it is told.
+        options: Its options.
         name: Name of its place, with the index of the device if it has one.
     """
 
@@ -168,12 +168,12 @@ class Place:
     def look(self, session: Any) -> None:
         """Note where the nodes of a session are that has run."""
         self.providers = session.get_providers()
-        told = session.get_provider_options()
+        options = session.get_provider_options()
         for name, provider in (
             self.read_assignment(session) if self.has_assignment else read_profile(session)
         ):
             if not name.partition(" (")[0].endswith(OWN):
-                self.places[name, self.name_place(provider, told.get(provider, {}))] = None
+                self.places[name, self.name_place(provider, options.get(provider, {}))] = None
 
     def read_assignment(self, session: Any) -> "list[tuple[str, str]]":
         """Return node and provider, as the session has assigned them."""
@@ -205,7 +205,7 @@ class Place:
             needs = cuda.find_missing(library / "libonnxruntime_providers_cuda.so")
             reason = "; ".join(filter(None, (why, needs)))
             found["placement"]["reason"] = reason
-            if why:  # whoever asks for what is not there is told so; else it is a fallback
+            if why:  # a requested device that is missing is reported; else it is a fallback
                 found |= {"status": "no device", "error": reason}
         return found
 

@@ -200,7 +200,7 @@ class Runner:
     def compare_runs(self, found: list[tuple[Any, str]], arrays: list[Any]) -> None:
         """Run once more where outputs may be random, and note those that are."""
         if self.source.random and self.source.is_stateful:
-            # A Session of its own begins with the same seed: nothing can be told.
+            # A Session of its own begins with the same seed: randomness does not show.
             self.unstable.update(range(len(found)))
         if self.has_run and not self.source.random:
             return

@@ -34,7 +34,7 @@ class Device:
 
     Attributes:
         name: As ``GPU:0``; empty for none. ``CPU:1`` is a second logical CPU.
-        deterministic: Whether TensorFlow was told to compute the same each time.
+        deterministic: Whether TensorFlow computes the same each time, as requested.
     """
 
     def __init__(self, tf: Any, question: dict[str, Any]) -> None:

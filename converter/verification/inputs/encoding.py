@@ -34,8 +34,8 @@ from converter.lower.encoded import (
     roots,
 )
 from converter.lower.fingerprints import fingerprint
+from formats.core.plurals import list_counts
 from formats.errors import UsageError
-from formats.plurals import list_counts
 
 USUAL_RATE = 16000  # sample rate of audio if nothing reads the rate
 GRAIN = 1 << 15  # steps from 0 to 1 of a 16-bit sample

@@ -266,7 +266,7 @@ def _keras(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     del signature  # a Keras model has one
-    graph = _lowered(bundle, options.trust, state=state_of(file, options.state))
+    graph = _lower_source(bundle, options.trust, state=state_of(file, options.state))
     if lacking := _find_lacking_states(graph, file):
         return lacking
     states = _find_states(graph, file)
@@ -282,7 +282,7 @@ def _tensorflow(
     names = tensorflow_source.signatures_of(bundle, own, signature)
     for name in names or [""]:
         state = state_of(file, options.state)
-        graph = _lowered(bundle, options.trust, name or None, state=state)
+        graph = _lower_source(bundle, options.trust, name or None, state=state)
         if lacking := _find_lacking_states(graph, file):
             refused = lacking
             continue
@@ -312,7 +312,9 @@ def _torch(
     read = lower_file(file)
     own = without_states(file).inputs
     try:
-        graph = _lowered(bundle, specs=options.inputs or own, state=state_of(file, options.state))
+        graph = _lower_source(
+            bundle, specs=options.inputs or own, state=state_of(file, options.state)
+        )
     except UsageError:
         graph = None  # its inputs have other names, or are different
     if lacking := _find_lacking_states(graph, file):
@@ -359,7 +361,7 @@ def _onnx(
     path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     del signature  # a file has one
-    found = onnx_file.source_of(path, bundle, file, _allowance(options), _lowered(bundle))
+    found = onnx_file.source_of(path, bundle, file, _allowance(options), _lower_source(bundle))
     return found if isinstance(found, GraphReport) else [found]
 
 
@@ -390,7 +392,7 @@ def lower_file(file: OnnxInterface) -> Graph | None:
         return None  # it can still be compared, with less known of its inputs
 
 
-def _lowered(
+def _lower_source(
     bundle: Bundle,
     trust: Sequence[Trusted] = (),
     signature: str | None = None,

@@ -170,7 +170,7 @@ def _by_tensor(
         return found if isinstance(found, GraphReport) else with_encoded(found, graph, given)
     unknown = [name for name in (*inputs, *outputs) if name not in tensors]
     if unknown:
-        text = "the source declares no signature, and is not converted by us as it stands: "
+        text = "the source declares no signature, and is not converted by us as it is: "
         return GraphReport("not run", f"{text}what {unknown[0]!r} is in it, nothing says")
     return Binding("", tuple(tensors[n] for n in inputs), tuple(tensors[n] for n in outputs))
 

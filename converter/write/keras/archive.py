@@ -26,11 +26,11 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.containers.hdf5 import writer as hdf5_writer
 from formats.core.bundle import Bundle
+from formats.core.plurals import count
 from formats.core.storage import Blocks
 from formats.core.weights import Tensor
 from formats.errors import VerificationError
 from formats.keras import writer as keras_archive
-from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -81,7 +81,7 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
         findings.append(Finding("to='keras' weights that belong to no layer", ", ".join(lost)))
     hint = None
     if any("layer class" in finding.what for finding in findings):
-        hint = "trust=['MODULE=PATH'] lets classes of Keras 3 stand in the file as they are"
+        hint = "trust=['MODULE=PATH'] keeps classes of Keras 3 in the file"
     report(findings, hint)
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.compute is not None for made in store.places.values())

@@ -104,7 +104,7 @@ def translate_layer(
     if class_name == "Bidirectional" and masked and inner_name.startswith("ConvLSTM"):
         raise Unsupported(f"masks as Keras before 3 used them, in {inner_name}")
     if class_name == "Keras2TimeDistributed" and masked:
-        raise Unsupported("TimeDistributed that hands on the mask of its layer")
+        raise Unsupported("TimeDistributed that passes on the mask of its layer")
     found: dict[str, Any] = {}
     dtype = config_values.dtype_policy(config.get("dtype"))
     for name, value in config.items():

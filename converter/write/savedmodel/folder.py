@@ -24,10 +24,10 @@ from formats.artifact import Artifact
 from formats.containers.protobuf.rewriting import Pieces
 from formats.core.bundle import JSON, Bundle, LeftOut
 from formats.core.output import Output, write_file
+from formats.core.plurals import count
 from formats.core.storage import Blocks, Span
 from formats.errors import SafetyError, StorageError, UnsupportedError
 from formats.limits import Limits
-from formats.plurals import count
 from formats.tensorflow.savedmodel import ASSETS, BINARY, EXTRA, FINGERPRINT, KERAS, TEXT, VARIABLES
 
 if TYPE_CHECKING:

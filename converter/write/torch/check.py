@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from converter.write.torch.storages import Description
 from formats.containers.pickle.values import Odd, Record, SetOf
+from formats.core.plurals import count
 from formats.core.weights import row_major
 from formats.errors import VerificationError
-from formats.plurals import count
 from formats.torch.tensor_values import TensorValue
 
 

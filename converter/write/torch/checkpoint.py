@@ -33,11 +33,11 @@ from formats.artifact import Artifact
 from formats.containers.pickle.encoder import Call, dumps
 from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.core.output import Output
+from formats.core.plurals import count
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError, VerificationError
 from formats.limits import Limits
-from formats.plurals import count
 from formats.torch import structure as torch_structure
 from formats.torch.writer import Archive
 

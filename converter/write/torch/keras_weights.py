@@ -28,9 +28,9 @@ from converter.normalise.keras_kernels import (
 )
 from converter.normalise.layouts import compute_tensor, permute, reshape, zeros
 from formats.core.bundle import JSON, Bundle
+from formats.core.plurals import count
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.plurals import count
 
 if TYPE_CHECKING:
     from converter.lower.keras.model import Layer
@@ -296,7 +296,7 @@ def bidirectional(kind: str, config: Config, weights: Weights) -> list[TorchWeig
         raise NoTorchLayerError(f"torch has no {cls} of two directions")
     heads = list(dict.fromkeys(role.split("/")[0] for role in weights.roles))
     if len(heads) != 2 or not heads[0].startswith("forward"):
-        raise NoTorchLayerError("its directions cannot be told apart")
+        raise NoTorchLayerError("its directions cannot be distinguished")
     found = []
     for head, end in zip(heads, ("l0", "l0_reverse"), strict=True):
         own = {r: n for r, n in weights.roles.items() if r.startswith(f"{head}/")}

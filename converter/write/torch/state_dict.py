@@ -12,9 +12,9 @@ from converter.write.torch.storages import Slot, Storages, View, hooks, torch_na
 from converter.write.torch.tensors import SCHEMES, SPARSE, UTILS, sparse_call
 from formats.containers.pickle.encoder import Call, Name
 from formats.core.bundle import Bundle, Encoding
+from formats.core.plurals import count
 from formats.core.weights import Strided, Tensor, row_major
 from formats.errors import UnsupportedError
-from formats.plurals import count
 from formats.torch.tensor_values import TYPES, TorchType
 
 # Types of which torch counts two elements as one: two numbers to a byte.

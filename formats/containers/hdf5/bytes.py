@@ -13,7 +13,7 @@ from formats.core.storage import Span
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 
-PAGE_BITS = 14  # metadata stands in runs of some KiB between the data of a Keras file
+PAGE_BITS = 14  # metadata lies in runs of some KiB between the data of a Keras file
 PAGE = 1 << PAGE_BITS  # bytes
 SMALL = 1 << 12  # bytes of a block
 MAX_PAGES = 256  # kept at once: 4 MiB

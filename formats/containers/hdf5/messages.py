@@ -62,7 +62,7 @@ class Datatype(NamedTuple):
 
 
 def datatype(fields: Fields, depth: int = 0) -> Datatype:
-    """Read a datatype message (IV.A.2.d) and stand behind it.
+    """Read a datatype message (IV.A.2.d) and leave the position after it.
 
     Raises:
         CorruptError: It is malformed.

@@ -1,7 +1,7 @@
 """A writer of HDF5 files: groups, contiguous datasets, and string attributes of both.
 
 Written as libhdf5 writes by default (superblock 0, groups as symbol tables), which every reader
-takes. All that is not data stands in front, its size known before any of it is written; datasets
+takes. All that is not data is in front, its size known before any of it is written; datasets
 follow in order, so that a file of any size streams through. What Keras's weight stores need and no
 more: no chunks, no filters, no links but hard ones.
 

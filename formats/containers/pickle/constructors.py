@@ -106,9 +106,9 @@ def _number(cls: str, *kinds: type) -> Constructor:
 
 def _complex(vm: Unpickler, args: tuple[object, ...]) -> object:
     del vm
-    if len(args) == 2 and all(isinstance(a, float) for a in args):
-        real, imaginary = args
-        return complex(real, imaginary)  # type: ignore[call-overload]
+    match args:
+        case (float(real), float(imaginary)):
+            return complex(real, imaginary)
     return Record("builtins.complex", args)
 
 

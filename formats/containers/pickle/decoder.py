@@ -374,7 +374,7 @@ def _build(vm: Unpickler) -> None:
         vm.suspect(target.name)
     elif isinstance(target, Record) and target.cls == "joblib.numpy_pickle.NumpyArrayWrapper":
         raise UnsupportedError(
-            "pickle of joblib, whose arrays stand between the opcodes",
+            "pickle of joblib, whose arrays are between the opcodes",
             where=vm.where,
             hint="Load it with joblib and save its arrays",
         )

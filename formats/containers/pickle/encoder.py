@@ -1,7 +1,7 @@
 """A pickle encoder of protocol 2, for plain data and calls by name: what `torch.save` writes.
 
 It knows no classes: whatever Python would reduce to a call is a `Call` here, a class or function a
-`Name`, and what stands outside the pickle an `Outside`. Opcodes, batches and memo follow Python's
+`Name`, and what is outside the pickle an `Outside`. Opcodes, batches and memo follow Python's
 own pickler, so that equal data gives equal bytes. Texts are equal by what they say, and all else is
 the same where it is the same object: what was one object is one again. Of the opcodes, only those
 are written that torch's restricted unpickler has.
@@ -58,7 +58,7 @@ class Call:
 
 
 class Key:
-    """A key of a dict that is itself made by a call; it stands where the dict has no hash of it."""
+    """A key of a dict that is itself made by a call; used where the dict has no hash of it."""
 
     __slots__ = ("value",)
 

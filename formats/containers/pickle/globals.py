@@ -1,7 +1,7 @@
 """A classification of pickle globals: harmless, unknown, or able to run code.
 
 The tables only decide what is *reported*; nothing is ever called, whatever they say. A function is
-told from a class by its name, as everybody writes them: classes are capitalised.
+distinguished from a class by its name, as usually written: classes are capitalised.
 """
 
 import sys

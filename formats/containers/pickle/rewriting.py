@@ -66,7 +66,7 @@ class Tracer(Unpickler):
         self._puts: dict[int, int] = {}  # start of a text -> end of the PUT behind it
         self._frames: list[tuple[int, int]] = []  # where a frame's content begins, and its length
         self._wanted: dict[int, tuple[Text, str]] = {}  # start of a push -> the text wanted there
-        self._edits: dict[int, tuple[int, bytes]] = {}  # start -> end, and what stands there then
+        self._edits: dict[int, tuple[int, bytes]] = {}  # start -> end, and what is there then
 
     def load(self) -> object:
         """Return the value of the pickle, its texts, numbers and tuples knowing their places.
@@ -124,7 +124,7 @@ class Tracer(Unpickler):
         return text
 
     def say(self, text: Text, wanted: str) -> None:
-        """Ask for another text where this one stands."""
+        """Replace this text by another one."""
         self._wanted[text.start] = text, wanted
 
     def put(self, start: int, end: int, data: bytes) -> None:

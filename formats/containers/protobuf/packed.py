@@ -86,7 +86,7 @@ class Packed:
 
     @staticmethod
     def encode(kind: str, value: float) -> bytes:
-        """Return one value as it stands on the wire."""
+        """Return one value as it is on the wire."""
         if kind in FIXED:
             try:
                 return FIXED[kind].pack(value)

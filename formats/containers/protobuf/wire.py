@@ -397,7 +397,7 @@ class _Cursor:
 
 @lru_cache(256)  # a tag may be written in several ways
 def _varint_patterns(tag: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return what matches numbers that each stand behind ``tag``, and one of them."""
+    """Return patterns of a run of numbers, each after ``tag``, and of one of them."""
     number = b"[\x80-\xff]{0,9}[\x00-\x7f]"
     tag = re.escape(tag)
     return re.compile(b"(?:%b%b)+" % (tag, number)), re.compile(b"%b(%b)" % (tag, number))

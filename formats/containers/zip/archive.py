@@ -45,11 +45,11 @@ class Member(NamedTuple):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the bytes stand in the file as they are."""
+        """Whether the bytes are in the file as they are."""
         return self.method == STORED
 
     def raw(self) -> Span:
-        """Return the bytes as they stand in the file.
+        """Return the bytes as they are in the file.
 
         Raises:
             CorruptError: The local header is missing, or points outside the archive.

@@ -1,6 +1,6 @@
 """Replace the content of members of a zip archive; every other byte stays.
 
-What stands in front of the first change is one run of the source. Behind it, members move: their
+The bytes before the first change are one run of the source. Behind it, members move: their
 local headers are written again, with the padding that puts their data where torch would put them.
 Members keep their order, method, flags, dates, extra fields and comments. The result is a list of
 pieces, bytes and spans of the source's file, so that weights are not held in memory.
@@ -35,7 +35,7 @@ from formats.errors import CorruptError, UnsupportedError
 
 Pieces: TypeAlias = list[bytes | Span]
 
-DESCRIPTOR = 1 << 3  # flag: CRC and sizes stand behind the data
+DESCRIPTOR = 1 << 3  # flag: CRC and sizes are behind the data
 ZIP64 = 1  # tag of the extra field with wide sizes
 PADDING = 0x4246  # "FB", tag of the extra field with torch's padding
 ALIGNMENT = 64  # bytes; what torch aligns data to, where an archive does not say otherwise

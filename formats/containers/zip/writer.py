@@ -62,7 +62,7 @@ def directory(members: Sequence[Stored], offset: int) -> bytes:
 
     Args:
         members: All of them.
-        offset: Where the directory will stand.
+        offset: Where the directory will be.
     """
     entries = b"".join(member.central() for member in members)
     count, tail = len(members), b""

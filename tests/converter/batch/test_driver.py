@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_runs import asked, batch, rows, run, statuses, write
+from batch_runs import batch, make_request, rows, run, statuses, write
 from repository import ROOT, SUPPORT
 
 from converter.batch import driver, liveness, queue
@@ -255,24 +255,24 @@ def everything(folder):
 def test_a_dry_run_tells_the_same_and_writes_nothing(registry, tmp_path):
     def dry():
         before = everything(tmp_path)
-        (event,) = driver.run(asked(tmp_path), dry_run=True)
+        (event,) = driver.run(make_request(tmp_path), dry_run=True)
         assert everything(tmp_path) == before
         return event.plan
 
     for _ in range(2):
         write(registry / "more.h5.safetensors", 9)
-        told = dry()
+        planned = dry()
         plan = batch(tmp_path)[0]
-        assert (told.todo, told.done, told.formats) == (plan.todo, plan.done, plan.formats)
+        assert (planned.todo, planned.done, planned.formats) == (plan.todo, plan.done, plan.formats)
         (registry / "broken.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nothing!")
     batch(tmp_path)
     assert [row.name for row in dry().failed] == ["broken.portable"]
 
 
 def test_a_dry_run_beside_a_driver(registry, tmp_path):
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     next(events), next(events)
-    (event,) = driver.run(asked(tmp_path), dry_run=True)
+    (event,) = driver.run(make_request(tmp_path), dry_run=True)
     assert len(event.plan.todo) == 2
     assert len(list(events)) == 3
 
@@ -316,7 +316,7 @@ def test_force_replaces_what_stands_there(registry, tmp_path):
 
 
 def test_the_destination_inside_the_registry(registry, tmp_path):
-    request = replace(asked(tmp_path), destination=str(registry / "converted"))
+    request = replace(make_request(tmp_path), destination=str(registry / "converted"))
     assert len(run(request)[1]) == 3
     plan, outcomes, _ = run(request)
     assert (outcomes, len(plan.done)) == ({}, 3)
@@ -329,7 +329,9 @@ def test_the_destination_inside_the_registry(registry, tmp_path):
 
 
 def test_the_destination_below_a_glob(registry, tmp_path):
-    request = replace(asked(tmp_path, registry / "**"), destination=str(registry / "b/converted"))
+    request = replace(
+        make_request(tmp_path, registry / "**"), destination=str(registry / "b/converted")
+    )
     assert len(run(request)[1]) == 3
     (tmp_path / "registry/b/converted.ledger.sqlite").unlink()
     (event,) = driver.run(request, dry_run=True)
@@ -337,7 +339,9 @@ def test_the_destination_below_a_glob(registry, tmp_path):
 
 
 def test_the_registry_inside_the_destination(registry, tmp_path):
-    request = replace(asked(tmp_path), destination=str(tmp_path), ledger=tmp_path / "l.sqlite")
+    request = replace(
+        make_request(tmp_path), destination=str(tmp_path), ledger=tmp_path / "l.sqlite"
+    )
     assert len(run(request)[1]) == 3
     request = replace(request, registries=(str(tmp_path / "a.portable"), str(registry)))
     plan = run(request)[0]
@@ -347,19 +351,19 @@ def test_the_registry_inside_the_destination(registry, tmp_path):
 
 def test_the_destination_that_is_the_registry(registry, tmp_path):
     with pytest.raises(UsageError, match="the registry itself"):
-        run(replace(asked(tmp_path), destination=str(registry)))
+        run(replace(make_request(tmp_path), destination=str(registry)))
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match="no artifact"):
         batch(tmp_path, tmp_path / "empty")
     with pytest.raises(UsageError, match="a folder of its own"):
-        run(replace(asked(tmp_path), destination="/"))
+        run(replace(make_request(tmp_path), destination="/"))
 
 
 def test_a_ledger_inside_the_destination(registry, tmp_path):
     ledger = tmp_path / "out/ledger.sqlite"
     (tmp_path / "out").mkdir()
     for done in (3, 0):
-        assert len(run(replace(asked(tmp_path), ledger=ledger))[1]) == done
+        assert len(run(replace(make_request(tmp_path), ledger=ledger))[1]) == done
     assert ledger.exists()
 
 
@@ -397,7 +401,7 @@ def test_names_stay_as_files_come_and_go(registry, tmp_path):
 
 
 def test_a_source_that_vanishes_after_the_plan(registry, tmp_path):
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     next(events)
     (registry / "b/d.safetensors").unlink()
     *rest, summary = events
@@ -425,7 +429,7 @@ def test_a_source_that_changes_while_it_is_read(registry, tmp_path, monkeypatch)
 
 
 def test_a_source_that_changes_between_plan_and_work(registry, tmp_path):
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     next(events)
     write(registry / "b/d.safetensors", 78, size=10)
     assert [*events][-1].exit_code == 0
@@ -454,7 +458,7 @@ def test_a_folder_in_the_way(registry, tmp_path):
 
 
 def test_a_ledger_that_fails_in_the_middle(registry, tmp_path):
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     next(events), next(events)
     with closing(sqlite3.connect(tmp_path / "out.ledger.sqlite")) as db:
         db.execute("DROP TABLE records")
@@ -472,9 +476,9 @@ sys.path[:0] = [sys.argv[2]]
 from pathlib import Path
 from converter.batch import driver
 from converter.batch.ledger import Ledger
-from batch_runs import asked
+from batch_runs import make_request
 Ledger.settle = lambda *about, **more: os.kill(os.getpid(), 9)
-list(driver.run(asked(Path(sys.argv[1]))))
+list(driver.run(make_request(Path(sys.argv[1]))))
 """
 
 
@@ -514,7 +518,7 @@ def test_what_the_dead_left_is_swept_though_there_is_nothing_to_do(registry, tmp
 def test_two_drivers_share_the_work(registry, tmp_path):
     for i in range(12):
         write(registry / f"more{i}.safetensors", i)
-    one, two = driver.run(asked(tmp_path)), driver.run(asked(tmp_path))
+    one, two = driver.run(make_request(tmp_path)), driver.run(make_request(tmp_path))
     next(one), next(two)
     mine, theirs = [next(one)], [next(two)]
     # The one is at its next ones, and does not go on: the other does all that is free, and waits.
@@ -550,7 +554,7 @@ def test_what_a_driver_leaves_undone_another_takes_over(registry, tmp_path, monk
     assert child.stdout.readline() == b"has\n"
     threading.Timer(1.0, child.kill).start()
     waited, outcomes = 0, []
-    for event in driver.run(asked(tmp_path)):
+    for event in driver.run(make_request(tmp_path)):
         waited += isinstance(event, Waiting)
         outcomes += [event.outcome.status] if isinstance(event, Finished) else []
     child.wait()
@@ -562,7 +566,7 @@ def test_what_a_driver_leaves_undone_another_takes_over(registry, tmp_path, monk
 
 def test_failures_of_another_driver_count(registry, tmp_path):
     (registry / "a.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nothing!")
-    one, two = driver.run(asked(tmp_path)), driver.run(asked(tmp_path))
+    one, two = driver.run(make_request(tmp_path)), driver.run(make_request(tmp_path))
     next(one), next(two)
     *_, end = one
     *events, other = two
@@ -572,7 +576,7 @@ def test_failures_of_another_driver_count(registry, tmp_path):
 
 
 def test_a_driver_that_is_closed_gives_its_claims_back(registry, tmp_path):
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     next(events), next(events)
     events.close()
     begin = time.monotonic()
@@ -604,7 +608,7 @@ def test_what_a_place_tells_is_not_done_again(registry, tmp_path, monkeypatch):
     monkeypatch.setattr(
         Folder, "recall", lambda self, known: [n for n in notes if n.name not in known]
     )
-    (event,) = driver.run(asked(tmp_path), dry_run=True)
+    (event,) = driver.run(make_request(tmp_path), dry_run=True)
     assert (event.plan.todo, len(event.plan.done)) == ([], 3)
     assert not (tmp_path / "out.ledger.sqlite").exists()
     plan, outcomes, _ = batch(tmp_path)
@@ -640,7 +644,7 @@ def test_a_long_run_is_flushed_on_its_way(registry, tmp_path, monkeypatch):
     flushed = []
     real = Folder.flush
     monkeypatch.setattr(Folder, "flush", lambda self: (flushed.append(1), real(self)))
-    events = driver.run(asked(tmp_path))
+    events = driver.run(make_request(tmp_path))
     for _ in range(3):
         next(events)
     assert len(flushed) == 1

@@ -88,9 +88,9 @@ def test_names_are_given_once(path):
         ledger.choose_names(".p", {}, lambda known, others: {"/r/a": "a.p"})
     with Ledger(path) as ledger:
         seen = []
-        ledger.choose_names(".q", {}, lambda *told: seen.append(told) or {"/r/a": "a.q"})
+        ledger.choose_names(".q", {}, lambda *names: seen.append(names) or {"/r/a": "a.q"})
         ledger.choose_names(
-            ".p", {}, lambda *told: seen.append(told) or {"/r/a": "a.p", "/r/b": "b.p"}
+            ".p", {}, lambda *names: seen.append(names) or {"/r/a": "a.p", "/r/b": "b.p"}
         )
         assert seen == [({}, {"a.p"}), ({"/r/a": "a.p"}, {"a.q"})]
     with Ledger(path, read_only=True) as ledger:
@@ -132,7 +132,7 @@ def test_claims_of_the_dead_are_free(path):
         assert ledger.claims.release_abandoned() == ["b", "c"]
         found = claim(ledger, "a", "b", "c", exists={"b", "c"}.__contains__)
         assert [j.options.overwrite for j in found.mine] == [False, True, True]
-        # It fails now; what stands there is ours still.
+        # It fails now; what is there is ours still.
         ledger.settle(found.mine[1], outcome(job("b"), "failed", 3), exists=anything)
         assert [row.ours for row in ledger.rows()] == [True]
 

@@ -186,8 +186,8 @@ def current_umask():
 def test_a_damaged_manifest_is_told_and_nothing_is_done(dest, index):
     size = weights(dest / "b").stat().st_size
     for name, digest in ((3, "0" * 64), ("model.safetensors", [1]), ("model.safetensors", "é")):
-        told = {"resources": [{"name": name, "digest": digest, "size": size}]}
-        (dest / "b/manifest.json").write_text(json.dumps(told))
+        manifest = {"resources": [{"name": name, "digest": digest, "size": size}]}
+        (dest / "b/manifest.json").write_text(json.dumps(manifest))
         found = look(dest, index, "a", "b")
         assert found.files == 0
         (problem,) = found.problems
@@ -284,7 +284,7 @@ def test_several_drivers_at_once(dest, index):
     assert [driver.wait(60) for driver in drivers] == [0, 0, 0]
     assert passes(dest)
     assert nothing_is_left(dest)
-    # Whoever comes second finds the first one's, so most are shared whatever the order.
+    # The second one finds the first one's, so most are shared whatever the order.
     assert len({inode(dest / name) for name in names}) <= 10
     look(dest, index, *names)
     assert len({inode(dest / name) for name in names}) == 2

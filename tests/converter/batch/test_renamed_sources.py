@@ -78,9 +78,9 @@ def test_what_the_ledger_says_of_a_moved_output(registry, tmp_path):
     from converter.batch.ledger import Ledger
 
     with Ledger(tmp_path / "out.ledger.sqlite", read_only=True) as ledger:
-        told = {row.name: (row, record) for row, record in ledger.rows_with_records()}
-    assert "a.portable" not in told
-    row, record = told["b.portable"]
+        recorded = {row.name: (row, record) for row, record in ledger.rows_with_records()}
+    assert "a.portable" not in recorded
+    row, record = recorded["b.portable"]
     assert (row.status, row.source) == ("done", str(registry / "b.safetensors"))
     assert record.moved_from == "a.portable"
     assert record.output == str(tmp_path / "out/b.portable")

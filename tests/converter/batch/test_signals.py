@@ -12,7 +12,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def nothing_is_ignored():
-    """Some of whoever starts tests have it ignored."""
+    """Some programs that start tests ignore it."""
     before = {n: signal.signal(n, signal.default_int_handler) for n in NUMBERS}
     yield
     for number, handler in before.items():
@@ -39,7 +39,7 @@ def test_what_is_half_done_is_done_first():
     assert done
 
 
-def test_whoever_keeps_it_from_listening_is_interrupted_by_the_second():
+def test_what_keeps_it_from_listening_is_interrupted_by_the_second():
     with stopping():
         press()
         with pytest.raises(KeyboardInterrupt):

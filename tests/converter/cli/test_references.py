@@ -69,8 +69,8 @@ def test_a_dry_run_and_a_failure_put_nothing(files, convert):
 def test_documents_name_the_reference(files, convert):
     assert json.loads(convert("inspect", URL, "--json")[1])["source"] == URL
     out = ("-o", "s3://b/o.safetensors", "--to", "safetensors")
-    told = json.loads(convert("SOURCE", URL, *out, "--json")[1])
-    assert (told["source"], told["output"]) == (URL, "s3://b/o.safetensors")
+    printed = json.loads(convert("SOURCE", URL, *out, "--json")[1])
+    assert (printed["source"], printed["output"]) == (URL, "s3://b/o.safetensors")
     about = json.loads(convert("doctor", URL, "--json", "--fast")[1])["source"]
     assert about["path"] == URL
 

@@ -67,7 +67,7 @@ def test_tf32_is_off_for_all_unless_it_is_allowed():
     assert CPU.question("cuda:1") == {}
 
 
-def told(*places, **more):
+def placement(*places, **more):
     return parse_placement(
         {"placement": {"device": "GPU:0", "how": "seen", "places": places, **more}}
     )
@@ -75,12 +75,12 @@ def told(*places, **more):
 
 def test_nothing_that_is_not_shown_is_believed():
     assert parse_placement({}) is None
-    assert told().problem(9) == "nothing shows that anything ran on GPU:0"
+    assert placement().problem(9) == "nothing shows that anything ran on GPU:0"
 
 
 def test_variables_are_named_before_nodes_and_all_are_counted():
     nodes = [("node", f"n{i}", "CPU:0") for i in range(10)]
-    found = told(("node", "first", "GPU:0"), *nodes, ("variable", "v", "CPU:0"))
+    found = placement(("node", "first", "GPU:0"), *nodes, ("variable", "v", "CPU:0"))
     assert found.counts == {"node": {"GPU:0": 1, "CPU:0": 10}, "variable": {"CPU:0": 1}}
     assert found.mostly == "CPU:0"
     problem = found.problem(10)
@@ -93,12 +93,12 @@ def test_variables_are_named_before_nodes_and_all_are_counted():
 
 
 def test_why_a_runtime_fell_back_is_said():
-    found = told(("node", "a", "CPU:0"), reason="libcublas.so: not found")
+    found = placement(("node", "a", "CPU:0"), reason="libcublas.so: not found")
     assert found.problem(9) == "nothing ran on GPU:0 (libcublas.so: not found): node 'a' on CPU:0"
 
 
 def test_another_device_is_never_allowed():
-    found = told(("node", "a", "GPU:0"), ("node", "b", "GPU:1"), ("node", "c", ""))
+    found = placement(("node", "a", "GPU:0"), ("node", "b", "GPU:1"), ("node", "c", ""))
     assert found.problem(99) == (
         "was on another device than GPU:0: node 'b' on GPU:1, node 'c' on no device"
     )

@@ -134,9 +134,9 @@ def test_families_end_with_their_job(scratch, tmp_path):
     jobs = [job(f"family {tmp_path / how} {how}", n, seconds=4) for n, how in enumerate(ends)]
     with Processes(Settings(3, scratch), TASK, preloads=False) as executor:
         for outcome in executor.run(jobs):
-            _, told, how = outcome.source.split()
+            _, pid_file, how = outcome.source.split()
             assert outcome.status == ends[how]
-            pids = [int(pid) for pid in Path(told).read_text().split()]
+            pids = [int(pid) for pid in Path(pid_file).read_text().split()]
             assert not any(map(is_alive, pids)), how
 
 
@@ -172,7 +172,7 @@ def test_nothing_passes_from_job_to_job(scratch):
 
 
 def test_small_jobs_share_a_child_that_is_as_it_was(scratch):
-    """Whoever changes its process, opens files or takes long is the last one in it."""
+    """A job that changes its process, opens files or takes long is the last one in it."""
     sources = [*(f"pid {n}" for n in range(5)), "open_file", "pid 5", "long 0.6", "pid 6", "pid 7"]
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         found = [o.record.published["found"] for o in executor.run(map(job, sources))]

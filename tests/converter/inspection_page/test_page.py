@@ -1,15 +1,12 @@
 """The page of an artifact as a file: one, its data whole. How it looks: in a browser."""
 
-import gzip
-import json
-import struct
-from base64 import b64decode
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from html_pages import check_page, read_page
 from repository import FIXTURES
+from safetensors_files import write_safetensors
 
 import converter
 from converter.cli.app import run
@@ -19,38 +16,12 @@ from formats.errors import StorageError, UsageError
 HOSTILE = "</script><script>alert(1)</script>\u202e${x}"
 
 
-class Scripts(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.data, self.kind = [], None
-
-    def handle_starttag(self, tag, attrs):
-        self.kind = dict(attrs).get("class", "") if tag == "script" else None
-
-    def handle_endtag(self, tag):
-        self.kind = None
-
-    def handle_data(self, data):
-        if self.kind is not None:
-            self.data.append((self.kind, data))
-
-
 def parsed(path):
     """Return the page's facts, its weights and its graphs."""
-    page = Scripts()
-    page.feed(path.read_text("utf-8"))
-    found = {"packed-graph": [], "": 0}
-    for kind, text in page.data:
-        if kind == "inspection":
-            found[kind] = json.loads(text)
-        elif kind == "packed-weights":
-            found[kind] = json.loads(gzip.decompress(b64decode(text)))
-        elif kind == "packed-graph":
-            found[kind].append(json.loads(gzip.decompress(b64decode(text))))
-        else:
-            found[""] += 1
-    assert found[""] == 1  # one script that runs
-    return found["inspection"], found["packed-weights"], found["packed-graph"]
+    page = read_page(path)
+    check_page(page)
+    (facts,), (found,) = page.data("inspection"), page.data("packed-weights")
+    return facts, found, page.data("packed-graph")
 
 
 def tensors(block):
@@ -61,21 +32,8 @@ def tensors(block):
             yield member
 
 
-def safetensors(path, held):
-    """Write a file: name → (code, shape, bytes)."""
-    head, data = {}, b""
-    for name, (code, shape, raw) in held.items():
-        head[name] = {"dtype": code, "shape": shape, "data_offsets": [len(data), len(data + raw)]}
-        data += raw
-    text = json.dumps(head).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-    return path
-
-
 def f32(*shape):
-    values = np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
-    return "F32", [*shape], values.tobytes()
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
 
 
 def test_a_keras_file(tmp_path):
@@ -103,7 +61,7 @@ def test_a_keras_file(tmp_path):
 
 def test_weights_without_a_graph_say_so(tmp_path):
     out = tmp_path / "page.html"
-    path = safetensors(tmp_path / "m.safetensors", {"a.w": f32(3, 4), "a.b": f32(0)})
+    path = write_safetensors(tmp_path / "m.safetensors", {"a.w": f32(3, 4), "a.b": f32(0)})
     converter.inspect(path, html=out)
     facts, data, graphs = parsed(out)
     assert (graphs, facts["reason"]) == ([], "The file records no computation, only weights.")
@@ -125,10 +83,23 @@ def test_training_state_is_a_section(tmp_path):
     assert [section["group"] for section in data["sections"]][:2] == ["model", "optimizer"]
 
 
+def test_each_tensor_has_the_device_that_is_recorded(tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "torch_devices" / "mixed.pt", html=out)
+    _, data, _ = parsed(out)
+    found = {one["name"]: one["devices"] for one in tensors(data["sections"][0]["tree"])}
+    assert found["0.weight"] == ["cuda:1"]
+    assert found["0.bias"] == ["cuda:0"]
+    assert ["cpu"] in found.values()
+    converter.inspect(FIXTURES / "keras" / "keras2_recurrent.h5", html=out)
+    _, data, _ = parsed(out)
+    assert not any(one["devices"] for one in tensors(data["sections"][0]["tree"]))
+
+
 def test_names_are_data(tmp_path):
     out = tmp_path / "page.html"
     names = [HOSTILE, "x" * 5000, "слой/вес", "<!--"]
-    path = safetensors(tmp_path / "m.safetensors", {name: f32(2) for name in names})
+    path = write_safetensors(tmp_path / "m.safetensors", {name: f32(2) for name in names})
     converter.inspect(path, html=out)
     text = out.read_text("utf-8")
     assert "alert(1)" not in text
@@ -141,7 +112,7 @@ def test_only_the_largest_tensors_are_listed_and_sums_have_all(tmp_path, monkeyp
     monkeypatch.setattr(weights, "LISTED", 3)
     held = {f"layer.{i}.w": f32(i + 1) for i in range(8)}
     out = tmp_path / "page.html"
-    converter.inspect(safetensors(tmp_path / "m.safetensors", held), html=out)
+    converter.inspect(write_safetensors(tmp_path / "m.safetensors", held), html=out)
     _, data, _ = parsed(out)
     tree = data["sections"][0]["tree"]
     assert sorted(one["elements"] for one in tensors(tree)) == [6, 7, 8]
@@ -150,14 +121,8 @@ def test_only_the_largest_tensors_are_listed_and_sums_have_all(tmp_path, monkeyp
 
 def test_a_hundred_thousand_tensors_are_a_small_page(tmp_path):
     raw = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    about = {"dtype": "F32", "shape": [4]}
-    head = {
-        f"blocks.{i // 50}.t{i}": {**about, "data_offsets": [16 * i, 16 * i + 16]}
-        for i in range(len(raw))
-    }
-    text = json.dumps(head).encode()
-    path = tmp_path / "m.safetensors"
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw.tobytes())
+    held = {f"blocks.{i // 50}.t{i}": array for i, array in enumerate(raw)}
+    path = write_safetensors(tmp_path / "m.safetensors", held)
     out = tmp_path / "page.html"
     converter.inspect(path, html=out)
     assert out.stat().st_size < 6 << 20

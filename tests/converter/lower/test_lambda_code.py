@@ -32,7 +32,7 @@ def recorded(source, closure=None):
     return [base64.b64encode(marshal.dumps(functions[-1])).decode(), None, closure]
 
 
-def lowered(source, *arrays, setting=TODAY, **more):
+def lower_lambda(source, *arrays, setting=TODAY, **more):
     """Return the graph that a function becomes, and its outputs."""
     graph = Graph("m", 18)
     op = KerasBuilder(graph, {})
@@ -55,7 +55,7 @@ def lowered(source, *arrays, setting=TODAY, **more):
 
 def computed(source, *arrays, **more):
     arrays = arrays or (X,)
-    graph = lowered(source, *arrays, **more)
+    graph = lower_lambda(source, *arrays, **more)
     found = onnx_run.run(graph, *arrays)
     return found if len(found) > 1 else found[0]
 
@@ -131,7 +131,7 @@ def sampling(args):
     return mean + K.exp(log_var / 2) * K.random_normal(shape=shape, mean=0., stddev=1.)
 """
     zeros = np.zeros((50, 40, 6), "f4")
-    graph = lowered(source, zeros, zeros)
+    graph = lower_lambda(source, zeros, zeros)
     assert [*graph.random.values()] == ["RandomNormal"]
     found = computed(source, zeros, zeros)
     assert found.shape == zeros.shape
@@ -152,7 +152,7 @@ def test_a_dropout_that_code_calls_is_one_whenever_the_graph_runs(call, setting)
 
 
 def test_what_names_were_read_as_is_in_the_notes():
-    graph = lowered("lambda x: K.mean(tf.abs(x), axis=1) * np.pi")
+    graph = lower_lambda("lambda x: K.mean(tf.abs(x), axis=1) * np.pi")
     names = "'K' as keras.backend, 'np' as numpy, 'tf' as tensorflow"
     assert graph.notes == [f"Lambda layer l: its code was read, not run, {names}"]
 
@@ -166,7 +166,7 @@ def test_resizing_is_that_of_the_tensorflow_of_its_time():
     np.testing.assert_allclose(old[:, ::2, 0], image[:, :, 0], rtol=1e-6)  # points at corners
     assert np.abs(new[:, ::2, 0] - image[:, :, 0]).max() > 0.1
     with pytest.raises(Unsupported, match="which TensorFlow 1 and 2 do differently"):
-        lowered(source, image, setting=UNKNOWN)
+        lower_lambda(source, image, setting=UNKNOWN)
 
 
 def test_tensorflow_0_took_axes_first():
@@ -220,20 +220,20 @@ def test_tensorflow_0_took_axes_first():
 )
 def test_what_is_not_done_is_a_gap_that_says_it(source, said):
     with pytest.raises(Unsupported, match=said):
-        lowered(source)
+        lower_lambda(source)
 
 
 def test_a_graph_of_another_model_is_not_made_when_dtypes_do_not_fit():
     with pytest.raises(Unsupported, match="a fraction that meets a tensor of whole numbers"):
-        lowered("lambda x: x * 0.5", np.zeros((2, 3), "i4"))
+        lower_lambda("lambda x: x * 0.5", np.zeros((2, 3), "i4"))
     with pytest.raises(Unsupported, match="tensors of float32 and int32"):
-        lowered("lambda t: t[0] * t[1]", X, np.zeros((2, 4, 6), "i4"))
+        lower_lambda("lambda t: t[0] * t[1]", X, np.zeros((2, 4, 6), "i4"))
 
 
 def test_a_comparison_of_tensors_in_tensorflow_1():
     assert computed("lambda x: x == x").all()
     with pytest.raises(Unsupported, match="== of tensors, which in TensorFlow 1"):
-        lowered("lambda x: x == x", setting=TENSORFLOW_1)
+        lower_lambda("lambda x: x == x", setting=TENSORFLOW_1)
 
 
 # -- bounds --------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_comparison_of_tensors_in_tensorflow_1():
 def test_code_that_would_never_end_ends(source):
     begin = time.process_time()
     with pytest.raises(Unsupported):
-        lowered(source)
+        lower_lambda(source)
     assert time.process_time() - begin < 5  # seconds
 
 
@@ -342,7 +342,7 @@ def test_functions_of_a_loop_that_are_all_the_last_one_are_said_to_be():
 def test_whole_numbers_are_not_what_other_back_ends_make_of_them():
     numbers = np.arange(6).reshape(2, 3).astype("i4")
     with pytest.raises(Unsupported, match="of which jax has its own ideas"):
-        lowered("lambda x: x / 2", numbers, setting=(3, 2, "jax"))
+        lower_lambda("lambda x: x / 2", numbers, setting=(3, 2, "jax"))
     np.testing.assert_array_equal(computed("lambda x: x / 2", numbers), numbers / 2)
 
 

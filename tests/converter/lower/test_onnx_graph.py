@@ -87,7 +87,7 @@ def test_bundles_are_the_same(name, tmp_path):
 
 
 def test_weights_stay_where_they_are(tmp_path):
-    """What is read for shapes stands in the graph; everything else in the safetensors file."""
+    """What is read for shapes is in the graph; everything else in the safetensors file."""
     source = saved(tmp_path, plain())
     graph = lower(converter.read(source))
     assert {n: v.tensor for n, v in graph.initializers.items() if isinstance(v, Weight)} == {

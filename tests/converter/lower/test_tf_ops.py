@@ -1,7 +1,7 @@
 """Every row of fixtures/tf_ops: our graph, run by onnxruntime, gives what TensorFlow gave."""
 
 import pytest
-from op_rows import Row, lowered, opened, rows
+from op_rows import Row, lower_row, opened, rows
 
 from converter.graphs import lower_signature as lower
 
@@ -15,7 +15,7 @@ TOLERANCES = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5, "float64": 1e-
 @pytest.mark.parametrize(("family", "name"), rows("tf_ops", ".pb"))
 def test_the_graph_computes_what_tensorflow_computes(tmp_path, family, name):
     bundle, stored = opened("tf_ops", family, name, tmp_path)
-    graph = lowered(lower, bundle, stored)
+    graph = lower_row(lower, bundle, stored)
     if graph is not None:
         row = Row(graph, bundle, TOLERANCES)
         fed = {spec.name: stored[spec.name.removesuffix(":wide")] for spec in row.inputs}

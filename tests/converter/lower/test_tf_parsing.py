@@ -59,7 +59,7 @@ def stored_of(folder, model, number, signature):
 
 
 @cache
-def lowered(folder, model, signature):
+def lower_stored(folder, model, signature):
     path = folder / model
     bundle = converter.read(path if path.exists() else path.with_suffix(".pb"))
     return bundle, lower(bundle, signature=signature or None)
@@ -70,7 +70,7 @@ def test_features_give_what_tensorflow_makes_of_the_bytes(
     tmp_path, unpacked, model, number, signature
 ):
     given, wanted = stored_of(unpacked, model, number, signature)
-    bundle, graph = lowered(unpacked, model, signature)
+    bundle, graph = lower_stored(unpacked, model, signature)
     assert sorted(graph.inputs) == sorted(given)
     graph = passes.run(graph, bundle.weights)
     found = run_named(graph, given, bundle.weights)
@@ -83,7 +83,7 @@ def test_features_give_what_tensorflow_makes_of_the_bytes(
 @pytest.mark.parametrize(("model", "number", "signature"), rows())
 def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, number, signature):
     given, _ = stored_of(unpacked, model, number, signature)
-    bundle, graph = lowered(unpacked, model, signature)
+    bundle, graph = lower_stored(unpacked, model, signature)
     if model in HASHED:
         with pytest.raises(UsageError, match="is the fingerprint of no known string"):
             encode(graph.encoded, given)
@@ -96,15 +96,15 @@ def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, numb
 
 
 def test_texts_say_what_replaces_an_input(unpacked):
-    _, graph = lowered(unpacked, "features", "serving_default")
+    _, graph = lower_stored(unpacked, "features", "serving_default")
     (text,) = describe_inputs(graph.encoded)
     assert text.startswith("input 'examples' is replaced by ids/values int64[ids/count] (of all r")
     assert "dense float32[unk__2,3] (missing: 0.5, -1.5, 2)" in text
     assert "steps_2 float32[unk__2,steps/steps,2] (filled up with -3)" in text
-    _, graph = lowered(unpacked, "pictures", "first_of")
+    _, graph = lower_stored(unpacked, "pictures", "first_of")
     (text,) = describe_inputs(graph.encoded)
     assert text.endswith("text/decoded/channels] (picture in text/decoded)")
-    _, graph = lowered(unpacked, "estimator", "predict")
+    _, graph = lower_stored(unpacked, "estimator", "predict")
     (text,) = describe_inputs(graph.encoded)
     assert text.endswith("; nothing reads unused")
 

@@ -8,7 +8,7 @@ import json
 import zipfile
 
 import pytest
-from op_rows import Row, lowered, members, opened, rows
+from op_rows import Row, lower_row, members, opened, rows
 
 from converter.lower.torch.lowering import lower
 from converter.lower.torch.table import OPS, plain_name
@@ -22,7 +22,7 @@ TOLERANCES = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5, "float64": 1e-
 @pytest.mark.parametrize(("family", "name"), rows("torch_ops", ".pt2"))
 def test_the_graph_computes_what_torch_computes(tmp_path, family, name):
     bundle, stored = opened("torch_ops", family, name, tmp_path)
-    graph = lowered(lower, bundle, stored)
+    graph = lower_row(lower, bundle, stored)
     if graph is None:
         return
     tolerances = (

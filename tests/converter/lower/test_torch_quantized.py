@@ -25,7 +25,7 @@ with zipfile.ZipFile(ARCHIVE) as held:
     NAMES = [name.removesuffix(".pt") for name in held.namelist() if name.endswith(".pt")]
 
 
-def lowered(name, folder):
+def lower_stored(name, folder):
     with zipfile.ZipFile(ARCHIVE) as held:
         path = folder / f"{name}.pt"
         path.write_bytes(held.read(f"{name}.pt"))
@@ -40,7 +40,7 @@ def lowered(name, folder):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_computes_what_torch_computes(name, tmp_path):
-    graph, bundle, arrays = lowered(name, tmp_path)
+    graph, bundle, arrays = lower_stored(name, tmp_path)
     model = onnx_run.session(graph, bundle.weights)
     quantum = float(arrays["quantum"])
     for run in range(2):
@@ -125,5 +125,5 @@ def test_numbers_of_a_packed_layer_that_do_not_add_up(tmp_path):
 
 def test_a_graph_says_that_it_rounds(tmp_path):
     for name in ("residual-fbgemm-trace", "dense-int8-trace"):
-        assert lowered(name, tmp_path)[0].rounded
-    assert not lowered("dense-half-trace", tmp_path)[0].rounded
+        assert lower_stored(name, tmp_path)[0].rounded
+    assert not lower_stored("dense-half-trace", tmp_path)[0].rounded

@@ -40,48 +40,48 @@ def test_archives_of_every_age(age, tmp_path):
     np.testing.assert_allclose(got, wanted, atol=1e-5, rtol=1e-5)
 
 
-def lowered(name, tmp_path, *inputs):
+def lower_program(name, tmp_path, *inputs):
     path, _ = unpacked("scripts.zip", name, tmp_path)
     bundle = torch_script.read(Artifact(path))
     return lower(bundle, opset=OPSET, inputs=parse_inputs(inputs))
 
 
 def test_the_first_convolution_says_what_the_input_is(tmp_path):
-    graph = lowered("convolutional-trace", tmp_path)
+    graph = lower_program("convolutional-trace", tmp_path)
     assert graph.specs["x"].shape == ("batch", 3, "height", "width")
     assert any("x:float32:batch,3,height,width" in note for note in graph.notes)
 
 
 def test_an_embedding_wants_integers(tmp_path):
-    graph = lowered("recurrent-script", tmp_path)
+    graph = lower_program("recurrent-script", tmp_path)
     assert (graph.specs["tokens"].dtype, len(graph.specs["tokens"].shape)) == ("int64", 2)
 
 
 def test_what_nothing_says_is_asked_for(tmp_path):
     with pytest.raises(UsageError, match=r"inputs=\['x:float32:") as e:
-        lowered("branches-script", tmp_path)
+        lower_program("branches-script", tmp_path)
     assert e.value.exit_code == 2
 
 
 def test_an_input_that_is_none_is_named(tmp_path):
     with pytest.raises(UsageError, match="inputs='y'") as e:
-        lowered("branches-script", tmp_path, "y:float32:batch,3")
+        lower_program("branches-script", tmp_path, "y:float32:batch,3")
     assert e.value.expected == "x"
 
 
 def test_a_trace_that_fixes_the_batch_says_so(tmp_path):
-    graph = lowered("fixedbatch-trace", tmp_path, "x:float32:batch,1,6,6")
+    graph = lower_program("fixedbatch-trace", tmp_path, "x:float32:batch,1,6,6")
     assert graph.specs["x"].shape == (2, 1, 6, 6)
     assert any("batch is 2" in note for note in graph.notes)
 
 
 def test_state_that_is_not_kept_is_named(tmp_path):
-    graph = lowered("objects-script", tmp_path, "x:float32:batch,4")
+    graph = lower_program("objects-script", tmp_path, "x:float32:batch,4")
     assert graph.unkept == ["seen"]
 
 
 def test_checks_that_are_left_out_are_named(tmp_path):
-    graph = lowered("branches-script", tmp_path, "x:float32:batch,3")
+    graph = lower_program("branches-script", tmp_path, "x:float32:batch,3")
     assert any("raise" in note for note in graph.notes)
 
 

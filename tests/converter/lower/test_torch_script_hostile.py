@@ -41,7 +41,7 @@ def archive(folder, code):
     return path
 
 
-def lowered(folder, code):
+def lower_code(folder, code):
     bundle = torch_script.read(Artifact(archive(folder, code)))
     return lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:n,3"]))
 
@@ -103,14 +103,14 @@ GAPS = {
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_what_asks_for_too_much(what, tmp_path):
     with pytest.raises(LimitError) as e:
-        lowered(tmp_path, TOO_MUCH[what])
+        lower_code(tmp_path, TOO_MUCH[what])
     assert e.value.exit_code == 3
 
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_what_is_damaged(what, tmp_path):
     with pytest.raises(CorruptError):
-        lowered(tmp_path, DAMAGED[what])
+        lower_code(tmp_path, DAMAGED[what])
 
 
 @pytest.mark.parametrize("what", GAPS)
@@ -118,7 +118,7 @@ def test_what_no_program_does(what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = GAPS[what] if "return" in GAPS[what] else GAPS[what] + "    return x\n"
     with pytest.raises(UnsupportedError, match="not supported") as e:
-        lowered(tmp_path, code)
+        lower_code(tmp_path, code)
     assert len(str(e.value)) < 1000
     assert [p.name for p in tmp_path.iterdir()] == ["hostile.pt"]
 
@@ -131,14 +131,14 @@ def test_one_tensor_that_every_round_of_a_loop_changes_and_keeps(tmp_path):
         "  _0 = torch.add_(h, 1)", "  _1 = torch.append(l, h)", "return torch.stack(l, 0)",
     )  # fmt: skip
     with pytest.raises(UnsupportedError, match="later rounds write to"):
-        lowered(tmp_path, code)
+        lower_code(tmp_path, code)
 
 
 def test_text_cut_anywhere_is_an_error_or_a_program(tmp_path):
     whole = text("y = torch.add(x, 1)", "if bool(torch.sum(x)):", "  y = x", "return y")
     for end in range(0, len(whole), 7):
         try:
-            lowered(tmp_path, whole[:end])
+            lower_code(tmp_path, whole[:end])
         except ConvertError:
             continue
 
@@ -149,6 +149,6 @@ def test_text_with_a_byte_changed_is_an_error_or_a_program(tmp_path):
         for other in b"(7 \n.":
             changed = whole[:at] + bytes([other]) + whole[at + 1 :]
             try:
-                lowered(tmp_path, changed)
+                lower_code(tmp_path, changed)
             except ConvertError:
                 continue

@@ -33,7 +33,7 @@ def unpack(name: str, folder: Path) -> tuple[Path, "np.lib.npyio.NpzFile"]:
         return folder / file, np.load(io.BytesIO(held.read(f"{name}.npz")))
 
 
-def lowered(name: str, folder: Path, state: str = "io") -> tuple[Bundle, Graph]:
+def lower_program(name: str, folder: Path, state: str = "io") -> tuple[Bundle, Graph]:
     path, _ = unpack(name, folder)
     bundle = catalog.read(Artifact(path))
     inputs = parse_inputs(PROGRAMS[name]["inputs"])
@@ -52,7 +52,7 @@ def first_values(graph: Graph, bundle: Bundle, rows: int) -> dict[str, np.ndarra
 
 @pytest.mark.parametrize("name", KEPT)
 def test_runs_in_a_row_are_those_of_torch(name: str, tmp_path: Path) -> None:
-    bundle, graph = lowered(name, tmp_path)
+    bundle, graph = lower_program(name, tmp_path)
     _, arrays = unpack(name, tmp_path)
     assert sorted(s.tensor for s in graph.states) == sorted(PROGRAMS[name]["states"])
     assert graph.inputs == ["x", *(s.input for s in graph.states)]
@@ -72,7 +72,7 @@ def test_runs_in_a_row_are_those_of_torch(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_without_state_the_first_run_is_torchs(name: str, tmp_path: Path) -> None:
-    bundle, graph = lowered(name, tmp_path, "drop")
+    bundle, graph = lower_program(name, tmp_path, "drop")
     _, arrays = unpack(name, tmp_path)
     assert graph.inputs == ["x"]
     assert set(PROGRAMS[name]["states"]) <= {*graph.unkept}
@@ -83,7 +83,7 @@ def test_without_state_the_first_run_is_torchs(name: str, tmp_path: Path) -> Non
 
 
 def test_assumptions_about_the_first_run_are_told(tmp_path: Path) -> None:
-    _, graph = lowered("voice16-script", tmp_path)
+    _, graph = lower_program("voice16-script", tmp_path)
     assert any("_last_sr is 16000 after each run" in note for note in graph.notes)
     assert any("state _state is stored in another shape" in note for note in graph.notes)
     assert [(s.tensor, s.shape, s.initial) for s in graph.states] == [
@@ -93,7 +93,7 @@ def test_assumptions_about_the_first_run_are_told(tmp_path: Path) -> None:
 
 
 def test_a_flag_that_can_be_an_input_is_one(tmp_path: Path) -> None:
-    _, graph = lowered("first-script", tmp_path)
+    _, graph = lower_program("first-script", tmp_path)
     assert graph.specs["past.first"].dtype == "bool"
     assert not any("after each run" in note for note in graph.notes)
 
@@ -110,5 +110,5 @@ def test_a_program_without_state_says_so(tmp_path: Path) -> None:
 
 def test_state_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="state hs, which is 2 values together"):
-        lowered("list-script", tmp_path)
-    assert lowered("list-script", tmp_path, "drop")[1].unkept == ["hs"]
+        lower_program("list-script", tmp_path)
+    assert lower_program("list-script", tmp_path, "drop")[1].unkept == ["hs"]

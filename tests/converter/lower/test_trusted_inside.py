@@ -1,4 +1,4 @@
-"""What stands inside layers: activations, wrapped layers, cells. And whose a class of a name is.
+"""What is inside layers: activations, wrapped layers, cells. And whose a class of a name is.
 
 Lowerings need no Keras; classes and functions of Keras 3 and of tf_keras are compared with what
 their Keras computes, in the Python that has it.

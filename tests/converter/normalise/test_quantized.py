@@ -73,9 +73,9 @@ def test_unasked_they_stay_as_they_are_and_are_named(kind, tmp_path):
     assert (tmp_path / "out/config.json").read_bytes() == (source / "config.json").read_bytes()
     for name, tensor in before.weights.items():
         assert after.weights[name].tobytes() == tensor.tobytes()
-    told = str(before.topology.summary["quantization"])
+    scheme = str(before.topology.summary["quantization"])
     method = json.loads((source / "config.json").read_text())["quantization_config"]
-    assert told.startswith(method.get("quant_method", "bitsandbytes"))
+    assert scheme.startswith(method.get("quant_method", "bitsandbytes"))
 
 
 def test_settings_of_older_libraries_stand_in_a_file_of_their_own(tmp_path):

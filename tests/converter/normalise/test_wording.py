@@ -5,7 +5,7 @@ import pytest
 from converter.normalise.prefixes import KEPT, REMOVED
 from converter.normalise.wording import describe_change
 from formats.core.bundle import Normalisation
-from formats.plurals import count, list_counts
+from formats.core.plurals import count, list_counts
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Local folders: what is an artifact, what belongs to one, and what is none."""
+"""Local folders: what is an artifact, what belongs to one, and what is not one."""
 
 import json
 import os

@@ -101,14 +101,14 @@ def test_what_belongs_together(
     assert sorted(found.files) == alone.split()
     assert sorted(found.skipped) == skipped.split()
     # Nothing is lost, and nothing is in two places.
-    told = [*found.files, *found.skipped, *(n for g in found.groups for n in g.files)]
+    named = [*found.files, *found.skipped, *(n for g in found.groups for n in g.files)]
     tops = {n for n in files.split() if "/" not in n}
     inside = {n for g in found.groups for n in g.folders} | set(found.folders)
-    assert len(set(told)) == len(told)
-    assert tops <= set(told)
+    assert len(set(named)) == len(named)
+    assert tops <= set(named)
     for name in set(files.split()) - tops:
         folders = {str(folder) for folder in PurePosixPath(name).parents}
-        assert name in told or folders & (inside | set(found.skipped))
+        assert name in named or folders & (inside | set(found.skipped))
 
 
 def test_files_of_ranks_that_hold_parts_of_tensors() -> None:

@@ -2,15 +2,17 @@
 
 import json
 import math
+import re
 import resource
-from pathlib import Path
 
 import pytest
 from report_records import HOSTILE, good, hostile, report_of, some
 from repository import ROOT
 
-from converter.reports import catalog
+from converter.inspection_page import page as inspection
+from converter.reports import catalog, html_page
 from converter.reports.json_lines import strict
+from converter.verification_page import page as verification
 from formats.errors import ConvertError, StorageError, UsageError
 
 SUFFIXES = [".jsonl", ".xml", ".html"]
@@ -129,11 +131,23 @@ def test_suffixes_are_taken_as_people_write_them(tmp_path):
 
 
 def test_the_parts_of_the_page_are_in_the_package():
-    from converter.reports import html_page
-
-    folder = Path(html_page.__file__).parent / "page"
-    assert {f.name for f in folder.iterdir()} == {
-        "frame.html", "page.html", "page.css", *html_page.SCRIPTS,
-    }  # fmt: skip
+    parts = [html_page.PARTS, inspection.PARTS, verification.PARTS]
+    named = {name for part in parts for name in (part.body, *part.styles, *part.scripts)}
+    packages = ("reports", "inspection_page", "verification_page")
+    folders = {f"converter.{name}": ROOT / "converter" / name / "page" for name in packages}
+    there = {f"{name}:{file.name}" for name, at in folders.items() for file in at.iterdir()}
+    assert there == {*named, "converter.reports:frame.html"}
     settings = (ROOT / "pyproject.toml").read_text()
-    assert '"reports/page/*"' in settings
+    for name in packages:
+        assert f'"{name}/page/*"' in settings
+
+
+@pytest.mark.parametrize("parts", [html_page.PARTS, inspection.PARTS, verification.PARTS])
+def test_scripts_of_a_page_share_no_name(parts):
+    """They are one script in the page: a name that is declared again is a syntax error."""
+    declared = []
+    for name in parts.scripts:
+        package, _, file = name.partition(":")
+        text = ROOT.joinpath(*package.split("."), "page", file).read_text()
+        declared += re.findall(r"^(?:const|let|(?:async )?function) +(\w+)", text, re.MULTILINE)
+    assert len(declared) == len(set(declared))

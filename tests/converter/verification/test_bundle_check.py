@@ -153,7 +153,7 @@ def test_the_least_verified_part_counts(dest):
     checked = only(bundle, "cpu")
     assert checked.reached == "weights"
     assert checked.reason == "it has no inputs"
-    # The root digest no longer follows from what it covers; that is told as well.
+    # The root digest no longer follows from what it covers; that is reported as well.
     assert len(checked.problems) == 2
 
 
@@ -257,7 +257,7 @@ VALUES = (
 
 
 def test_whatever_a_manifest_says_nothing_is_raised(dest):
-    """Each value in it is replaced by values of other kinds: told as failed, or it says nothing."""
+    """Each value is replaced by values of other kinds: it is reported as failed, or ignored."""
     path = dest / "graph.portable/manifest.json"
     whole = json.loads(path.read_text())
     rng = random.Random(7)
@@ -328,7 +328,7 @@ def test_a_graph_points_into_its_bundle_only(dest, tmp_path):
 
         edit(bundle, fitted)
         assert only(bundle).exit_code == code, name
-    # A file of the folder that is none of the bundle's: told twice, as extra and as a target.
+    # A file of the folder that is none of the bundle's: reported twice, as extra and as a target.
     shutil.copy(bundle / "model.safetensors", bundle / "other.safetensors")
     assert only(bundle).problems == ("other.safetensors is not in the manifest",)
     (bundle / "other.safetensors").rename(bundle / "model.sig")  # which may lie there

@@ -56,8 +56,8 @@ def verified(tmp_path, monkeypatch, converted, known):
         install(tmp_path, monkeypatch, model=model, converted=fault, source=source_fault)
         key = (fault, source_fault, source, str(options))
         if key not in known:
-            bundle, told = converter.read(source), comparing(device="cuda:0", **options)
-            known[key] = verify_graph(source, bundle, model, options=told)
+            bundle, options_used = converter.read(source), comparing(device="cuda:0", **options)
+            known[key] = verify_graph(source, bundle, model, options=options_used)
         return known[key]
 
     return ask

@@ -56,6 +56,18 @@ def test_noise_is_of_the_size_of_rounding(tmp_path):
     assert larger.evidence(0, 0).mean_square.mean() > 1e6 * known.mean_square.mean()
 
 
+def test_the_exact_result_of_a_value_inside(tmp_path):
+    path = dense(tmp_path / "m.onnx", ("Tanh", "h", "y"))
+    file = read_interface(path)
+    x = RNG.standard_normal((20, 6)).astype("f4")
+    values = {"y": "float32", "h": "float32"}
+    noise = measure_noise(path, file, prepared(tmp_path, file, x), [0], values, ALLOWANCE)
+    exact = x.astype("f8") @ WEIGHT.astype("f8")
+    np.testing.assert_allclose(noise.evidence(0, 1).exact, exact, rtol=1e-13)
+    turned = noise.evidence(0, 1).transpose((1, 0))
+    np.testing.assert_array_equal(turned.exact, noise.evidence(0, 1).exact.T)
+
+
 def test_noise_of_a_value_inside_and_of_a_decision(tmp_path):
     path = dense(
         tmp_path / "m.onnx", ("ArgMax", "h", "a", {"axis": 1, "keepdims": 1}),
@@ -204,7 +216,7 @@ def test_what_is_not_reached_is_named(tmp_path):
 
 
 @pytest.fixture
-def lowered(tmp_path):
+def source_and_file(tmp_path):
     """A source and its ONNX file."""
     source = ROOT / "fixtures/verify/image.keras"
     path = tmp_path / "m.onnx"
@@ -212,16 +224,16 @@ def lowered(tmp_path):
     return converter.read(source), path
 
 
-def test_weights_inside_a_graph_are_equal(lowered):
-    bundle, path = lowered
+def test_weights_inside_a_graph_are_equal(source_and_file):
+    bundle, path = source_and_file
     found = compare_initializers(bundle, read_interface(path), None)
     assert found.tensors > 0
     assert found.nbytes > 0
     assert not found.different
 
 
-def test_a_weight_that_was_changed_is_named(lowered):
-    bundle, path = lowered
+def test_a_weight_that_was_changed_is_named(source_and_file):
+    bundle, path = source_and_file
     model = onnx.load(path)
     tensor = next(t for t in model.graph.initializer if t.data_type == 1 and len(t.dims) > 1)
     array = numpy_helper.to_array(tensor).copy()
@@ -232,8 +244,8 @@ def test_a_weight_that_was_changed_is_named(lowered):
     assert found.different == (f"{tensor.name} (changed)",)
 
 
-def test_weights_of_another_exporter_are_found_by_their_content(lowered, tmp_path):
-    bundle, _ = lowered
+def test_weights_of_another_exporter_are_found_by_their_content(source_and_file, tmp_path):
+    bundle, _ = source_and_file
     kernel = next(t.numpy() for t in bundle.weights.values() if len(t.shape) == 2)
     inputs = [value("x", "float32", "n", kernel.shape[0])]
     outputs = [value("y", "float32", "n", kernel.shape[1])]

@@ -6,6 +6,7 @@ import numpy as np
 
 from converter.verification.compare import Array, Tolerance, compare
 from converter.verification.report import GraphReport, LayerError
+from converter.verification.verdict import Evidence
 
 
 def measure(difference):
@@ -21,6 +22,20 @@ def test_the_worst_output_counts():
     assert one.error == far.max_rel
     assert one.noise == 4e-7 / far.scale
     assert LayerError.of("a", "Dense", [near], [None]).noise is None
+
+
+def test_errors_are_fractions_of_the_scale():
+    exact = np.linspace(-2, 2, 9)
+    noise = np.full(9, 1e-7)
+    evidence = Evidence(noise**2, noise, exact)
+    other = Array((exact + 1e-7).astype(np.float32), "float32")
+    found = compare("layer", Array(exact.astype(np.float32), "float32"), other, Tolerance(),
+                    evidence=evidence)  # fmt: skip
+    one = LayerError.of("a", "Dense", [found], [evidence.level])
+    assert (one.verdict, one.dtype, one.shape) == ("explained", "float32", (9,))
+    assert one.bound == found.atol / 2
+    assert one.source_error == found.source_error / 2 < one.converted_error
+    assert one.plain()["shape"] == [9]
 
 
 def test_a_report_has_them_and_says_what_they_show():

@@ -47,7 +47,7 @@ def prepared(tmp_path):
     return write_inputs(folder, [SPEC], [[Case("2x3", arrays)]])
 
 
-def asked(prepared, model, device):
+def answer_here(prepared, model, device):
     """Have the runner answer here, in this process."""
     question = {
         "model": str(model), "extras": [None], "outputs": [["y"]], "inputs": ["x"], "cases": [0],
@@ -72,7 +72,7 @@ def test_a_provider_that_takes_no_node_has_fallen_back(prepared, model, monkeypa
                 monkeypatch.delattr(kind, run_onnxruntime.ASSIGNED)
     elif not hasattr(onnxruntime.InferenceSession, run_onnxruntime.ASSIGNED):
         pytest.skip("onnxruntime tells this from 1.24 on")
-    answer = asked(prepared, model, AZURE)
+    answer = answer_here(prepared, model, AZURE)
     assert (prepared.folder / "onnx-0-0.npy").exists()  # it computes, and says nothing
     found = parse_placement(answer)
     assert found.how == proof
@@ -85,12 +85,12 @@ def test_a_provider_that_takes_no_node_has_fallen_back(prepared, model, monkeypa
 
 
 def test_the_cpus_provider_is_where_it_is_asked_to_be(prepared, model):
-    found = parse_placement(asked(prepared, model, "CPUExecutionProvider"))
+    found = parse_placement(answer_here(prepared, model, "CPUExecutionProvider"))
     assert (found.problem(0), found.elsewhere) == ("", ())
 
 
 def test_a_provider_that_is_not_in_the_build_is_not_run(prepared, model):
-    answer = asked(prepared, model, "AbacusExecutionProvider")
+    answer = answer_here(prepared, model, "AbacusExecutionProvider")
     assert answer["status"] == "no device"
     assert "this build of onnxruntime has no AbacusExecutionProvider, but" in answer["error"]
     assert not list(prepared.folder.glob("onnx-*.npy"))

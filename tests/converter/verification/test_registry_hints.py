@@ -1,4 +1,4 @@
-"""What a registry says of a model's inputs helps, and never stands in the way."""
+"""What a registry says of a model's inputs helps, and never prevents a run."""
 
 import numpy as np
 import pytest

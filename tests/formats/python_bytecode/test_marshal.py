@@ -96,7 +96,7 @@ def test_code() -> None:
 
 
 def test_code_is_no_part_of_a_constant() -> None:
-    """It stands among constants for itself, where a function is made of it."""
+    """It is a constant of its own, where a function is made of it."""
     code = (lambda x: ("here", x)).__code__
     hidden = ("here", (lambda: None).__code__)
     for constant in (hidden, (1, hidden), frozenset((hidden,))):

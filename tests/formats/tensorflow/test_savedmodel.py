@@ -105,6 +105,7 @@ def test_replicas_and_devices_are_facts_about_the_source():
     second = "/job:localhost/replica:0/task:0/device:CPU:1"
     assert second not in plain.metadata.devices
     assert expanded.metadata.devices[second] > 4
+    assert [*expanded.metadata.tensor_devices["w"]] == [second.replace("CPU:1", "CPU:0"), second]
     assert expanded.metadata.tensor_notes["total"]["synchronization"] == "on_read"
     assert expanded.metadata.tensor_notes["w"]["replicas"] == ["w", "w/replica_1"]
     placed = savedmodel("mirrored_devices").metadata.devices

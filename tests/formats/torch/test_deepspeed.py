@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from damage import damage
+from detected import read_detected
 from repository import FIXTURES
 
 from converter import Options, convert
@@ -22,10 +23,7 @@ STAGES = ("zero1", "zero2", "zero3")
 
 
 def read(path):
-    artifact = Artifact(path)
-    match = catalog.detect(artifact)
-    assert match.format.id == "torch-deepspeed"
-    return match.format.read(artifact)
+    return read_detected(path, "torch-deepspeed")
 
 
 @pytest.mark.parametrize("stage", STAGES)

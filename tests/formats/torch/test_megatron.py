@@ -25,6 +25,7 @@ from attacks.pickles import (
     value,
 )
 from damage import damage
+from detected import read_detected
 from repository import FIXTURES
 
 from converter import Options, convert
@@ -45,10 +46,7 @@ FUSED = {
 
 
 def read(path, form="torch-megatron"):
-    artifact = Artifact(path)
-    match = catalog.detect(artifact)
-    assert match.format.id == form
-    return match.format.read(artifact)
+    return read_detected(path, form)
 
 
 @pytest.mark.parametrize("folder", FORMS)

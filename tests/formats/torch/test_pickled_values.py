@@ -48,6 +48,7 @@ def test_tensor_from_numpy_keeps_its_device() -> None:
     found = read(call(name, array(), b"ctorch\nfloat32\n", text("xla:0"), b"\x88"))
     assert found.weights["tensor"].numpy().tolist() == [1, 2, 3, 4]
     assert found.metadata.devices == {"xla:0": 1}
+    assert [*found.metadata.tensor_devices.values()] == [("xla:0",)]
 
 
 def test_tensor_from_numpy_of_another_dtype_says_so() -> None:

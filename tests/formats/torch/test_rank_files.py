@@ -20,6 +20,7 @@ from attacks.pickles import (
     value,
 )
 from damage import damage
+from detected import read_detected
 from repository import FIXTURES
 
 from converter import Options, convert
@@ -32,10 +33,7 @@ FORMS = ("sharded", "fully_shard", "mesh")
 
 
 def read(path, form="torch-ranks"):
-    artifact = Artifact(path)
-    match = catalog.detect(artifact)
-    assert match.format.id == form
-    return match.format.read(artifact)
+    return read_detected(path, form)
 
 
 def expected():

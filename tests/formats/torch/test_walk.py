@@ -165,7 +165,7 @@ def test_graphs_of_exponential_paths_end() -> None:
         value = [value, value]
     found = bundle(value)
     assert found.weights
-    assert any("stands elsewhere" in x.reason for x in found.metadata.left_out)
+    assert any("stored elsewhere" in x.reason for x in found.metadata.left_out)
 
 
 def test_deep_nesting_is_named() -> None:

@@ -7,22 +7,13 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from chromium import CHROMIUM, Browser, colours
+from chromium import colours
 from report_records import HOSTILE, gaps, good, hostile, many, report_of, some
 
 from converter.reports import catalog
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"
-)
 READY = "document.documentElement?.dataset.ready === (location.hash || '#')"
 NAMES = "[...document.querySelectorAll('#rows .open')].map((e) => e.textContent)"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +21,6 @@ def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     catalog.write(report_of(some(), ended="interrupted"), path)
     return path
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_refused(browser):
-    browser.complaints.clear()
-    yield
-    assert browser.complaints == []  # no exception, nothing that the page's policy forbids
 
 
 def look(browser, path: Path, **state) -> list[str]:

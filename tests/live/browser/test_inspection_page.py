@@ -4,19 +4,16 @@ Chromium's profile and pages are in the test's own folder; it talks to nobody.
 """
 
 import json
-import struct
 
 import numpy as np
 import pytest
-from chromium import CHROMIUM, Browser, colours
+from chromium import colours
 from repository import FIXTURES
+from safetensors_files import write_safetensors
 
 import converter
 from converter.verification.report import GraphReport, LayerError
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"
-)
 BUILT = "document.documentElement?.dataset.built"
 NAMES = "[...document.querySelectorAll('.graph .name')].map((e) => e.textContent)"
 ROWS = "[...document.querySelectorAll('#tree .label')].map((e) => e.textContent)"
@@ -27,23 +24,10 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
     converter.inspect(FIXTURES / "verify" / "image.h5", html=path)
     return path
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_refused(browser):
-    browser.complaints.clear()
-    yield
-    assert browser.complaints == []  # no exception, nothing that the page's policy forbids
 
 
 def look(browser, path, **about):
@@ -62,17 +46,7 @@ def open_member(browser, label):
 
 
 def weights(folder, held):
-    head, data = {}, b""
-    for name, array in held.items():
-        raw = array.tobytes()
-        code = {"float32": "F32", "int64": "I64"}[array.dtype.name]
-        offsets = [len(data), len(data) + len(raw)]
-        head[name] = {"dtype": code, "shape": [*array.shape], "data_offsets": offsets}
-        data += raw
-    text = json.dumps(head).encode()
-    path = folder / "m.safetensors"
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-    return path
+    return write_safetensors(folder / "m.safetensors", held)
 
 
 def test_all_of_it_at_a_glance(browser, page):
@@ -231,10 +205,24 @@ def test_errors_of_layers_are_plotted(browser, tmp_path):
     out = tmp_path / "page.html"
     converter.inspect(bundle, html=out)
     look(browser, out)
-    assert browser.value("document.querySelectorAll('.error-plot .dot').length") == 9
-    wrong = "document.querySelector('.error-plot .dot.wrong title').textContent"
-    assert browser.value(wrong) == "layer 7 (Dense): 0.5, noise 2.0e-7"
-    dots = "[...document.querySelectorAll('.error-plot .dot')]"
+    assert browser.value("document.querySelectorAll('.wide-plot .dot').length") == 9
+    wrong = "document.querySelector('.wide-plot .dot.wrong title').textContent"
+    said = ("layer 7 (Dense)", "tolerated", "largest difference 0.5", "noise of rounding 2.0e-7")
+    assert browser.value(wrong) == " · ".join(said)
+    dots = "[...document.querySelectorAll('.wide-plot .dot')]"
     heights = browser.value(f"{dots}.map((e) => Number(e.getAttribute('cy')))")
     assert heights[0] > heights[1] == heights[6] > heights[7] > heights[8]
-    assert "layer 8" in browser.value("document.querySelector('.layer-list').textContent")
+    assert "layer 8" in browser.value("document.querySelector('.layer-table').textContent")
+
+
+def test_tensors_and_blocks_are_marked_with_their_devices(browser, tmp_path):
+    out = tmp_path / "page.html"
+    converter.inspect(FIXTURES / "torch_devices" / "mixed.pt", html=out)
+    look(browser, out)
+    tags = "[...document.querySelectorAll('#tree .row')].map((row) => row.innerText)"
+    first = next(row for row in browser.value(tags) if row.strip().startswith("0"))
+    assert "cuda:0" in first
+    assert "cuda:1" in first
+    browser.click(".row.block")
+    browser.click(".row.leaf")
+    assert "device" in browser.value("document.querySelector('.tensor-panel').innerText")

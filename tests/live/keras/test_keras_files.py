@@ -58,7 +58,7 @@ def scale_kernel(factor):
 
 @pytest.mark.parametrize("factor", [-1, 1 + 2**-13])
 def test_a_kernel_of_other_values_is_found_and_its_layer_named(tmp_path, factor):
-    """A small fault is told from rounding by the noise of each layer."""
+    """A small fault is distinguished from rounding by the noise of each layer."""
     report = verify_keras(*written("image.h5", tmp_path, scale_kernel(factor)))
     assert report.status == "failed"
     assert "differ" in report.reason

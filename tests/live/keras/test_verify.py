@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from comparing import comparing
+from html_pages import read_page
 from keras_python import NEEDS_KERAS
 from onnx_run import write_onnx
 from repository import ROOT
@@ -189,6 +190,10 @@ def test_errors_of_all_layers_are_reported_where_asked_for(tmp_path):
     assert errors["stem_norm"].error > 100 * errors["stem_norm"].noise
     assert [*errors][-1] == "scores"  # those after the difference, too
     assert report.first_difference.layer == "stem_norm"
+    # The graph in float64 is the reference: a graph that is wrong is near it, its source is not.
+    wrong = errors["stem_norm"]
+    assert wrong.verdict == "unexplained"
+    assert wrong.converted_error < wrong.bound < wrong.source_error
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -345,6 +350,20 @@ def test_the_command_passes_what_convert_wrote(tmp_path, capsys, target):
     assert "same        scores  max abs" in shown
     assert shown.endswith("verified    cpu\n")
     assert ("13 equal, 0 different" in shown) == (target == "portable")
+
+
+@pytest.mark.parametrize("target", ["onnx", "keras"])
+def test_a_page_has_the_errors_of_all_layers(tmp_path, capsys, target):
+    source, out, page = FIXTURES / "image.h5", tmp_path / f"m.{target}", tmp_path / "page.html"
+    converter.convert(source, to=target, out=out, verify="weights")
+    assert run(["verify", str(source), str(out), "--html", str(page)]) == 0
+    assert "layer same" not in capsys.readouterr().out  # they are on the page
+    (graph,) = read_page(page).data("packed-graph")
+    errors = {one["layer"]: one for one in graph["report"]["layer_errors"]}
+    assert {"stem_norm", "body/deep", "pooled"} <= errors.keys()
+    measured = [one for one in errors.values() if one["verdict"] == "explained"]
+    assert all(0 < one["source_error"] < one["bound"] for one in measured)
+    assert measured
 
 
 def test_the_command_names_the_layer(tmp_path, capsys):

@@ -250,10 +250,10 @@ def mixed(cluster, tmp_path_factory):
     ]  # fmt: skip
 
     def kill():
-        for told in (always, once, always, always):
-            child = pid_in(told)
-            if told == always:
-                told.unlink()
+        for pid_file in (always, once, always, always):
+            child = pid_in(pid_file)
+            if pid_file == always:
+                pid_file.unlink()
             server = parent_of(child)
             worker = parent_of(server)
             assert b"ray::" in Path(f"/proc/{worker}/cmdline").read_bytes()
@@ -311,10 +311,10 @@ def test_gives_parts_of_gpus_and_hides_them_from_others(mixed):
 
 
 def test_goes_on_without_a_node_that_is_taken_away(cluster, scratch, tmp_path):
-    told = [tmp_path / "pid0", tmp_path / "pid1"]
+    pid_file = [tmp_path / "pid0", tmp_path / "pid1"]
 
     def remove():
-        pids = [pid_in(path) for path in told]
+        pids = [pid_in(path) for path in pid_file]
         cluster.tell("remove")
         wait_until(lambda: not all(map(is_alive, pids)))
         for pid in filter(is_alive, pids):
@@ -322,7 +322,7 @@ def test_goes_on_without_a_node_that_is_taken_away(cluster, scratch, tmp_path):
 
     try:
         # Each takes a node of its own; in the end both have been on the one that stays.
-        jobs = jobs_of(scratch, *(f"hang_once {path}" for path in told), cpus=2.0)
+        jobs = jobs_of(scratch, *(f"hang_once {path}" for path in pid_file), cpus=2.0)
         found = run(cluster, scratch, jobs, remove)
     finally:
         cluster.tell("add")
@@ -375,12 +375,14 @@ def test_says_that_a_node_does_not_see_a_local_folder(cluster, registry, tmp_pat
 
 
 def test_its_end_is_the_end_of_all_tasks(cluster, scratch, tmp_path):
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     settings = Settings(None, scratch, cluster.address)
     with Ray(settings, TASK) as executor:
-        outcomes = executor.run(jobs_of(scratch, "fine a", f"hang {told}", "hang", "hang", "hang"))
+        outcomes = executor.run(
+            jobs_of(scratch, "fine a", f"hang {pid_file}", "hang", "hang", "hang")
+        )
         assert next(outcomes).status == "done"
-        child = pid_in(told)
+        child = pid_in(pid_file)
         begin = time.monotonic()
     assert time.monotonic() - begin < HANG / 20
     wait_until(lambda: not is_alive(child))
@@ -402,11 +404,11 @@ with Ray(Settings(None, Path(scratch), address), "planted:task") as executor:
 
 
 def test_a_killed_driver_takes_its_tasks_along(cluster, scratch, tmp_path):
-    told, out = tmp_path / "pid", tmp_path / "out"
+    pid_file, out = tmp_path / "pid", tmp_path / "out"
     out.mkdir()
-    command = [sys.executable, "-c", DRIVER, cluster.address, scratch, out, f"hang_once {told}"]
+    command = [sys.executable, "-c", DRIVER, cluster.address, scratch, out, f"hang_once {pid_file}"]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    child = pid_in(told)
+    child = pid_in(pid_file)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     wait_until(lambda: not is_alive(child))
@@ -418,14 +420,14 @@ def test_a_killed_driver_takes_its_tasks_along(cluster, scratch, tmp_path):
 
 def test_says_that_the_cluster_has_died(cluster, tmp_path):
     """The last one: there is no cluster any more."""
-    told, scratch = tmp_path / "pid", tmp_path / "scratch"
+    pid_file, scratch = tmp_path / "pid", tmp_path / "scratch"
     scratch.mkdir()
 
     def die():
-        pid_in(told)
+        pid_in(pid_file)
         cluster.tell("die")
 
     with pytest.raises(DependencyError, match="the Ray cluster went away"):
-        run(cluster, scratch, jobs_of(scratch, f"hang {told}", "hang"), die)
+        run(cluster, scratch, jobs_of(scratch, f"hang {pid_file}", "hang"), die)
     assert not list(scratch.iterdir())
     assert not processes("converter.executors.ray_driver")

@@ -40,7 +40,7 @@ def bucket(server):
 
 @pytest.fixture
 def here(tmp_path, server, monkeypatch):
-    """Return a folder to stand in; nothing temporary is left when a test ends."""
+    """Return a working folder; nothing temporary is left when a test ends."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.chdir(tmp_path)
     for key, value in server.environment.items():
@@ -270,7 +270,7 @@ def test_staging_takes_what_s3fs_takes(server, bucket, here, capsys):
     data = np.random.default_rng(0).bytes(32 << 20)
     bucket.put("m/big.bin", data)
     files = s3fs.S3FileSystem(use_listings_cache=False)
-    files.info(f"{bucket.name}/m/big.bin")  # its connection stands
+    files.info(f"{bucket.name}/m/big.bin")  # its connection is open
     times = {"s3fs": [], "ours": []}
     for _ in range(5):  # a busy machine is given more tries
         begin = time.perf_counter()

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from repository import FIXTURES
+from state_runs import (
+    check_kept_state_is_found,
+    check_states_are_compared,
+    convert_unverified,
+)
 from tensorflow_server import stand_in
 
-import converter
 from converter.cli.app import run
 from converter.lower.states import PROPERTY
-from converter.options import Options
 from converter.verification.runners import PYTHON_VARIABLE
 
 onnx = pytest.importorskip("onnx")
@@ -40,18 +43,12 @@ def warm(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["average", "counted", "named_twice", "steps"])
 def test_tensorflow_agrees_from_any_state_and_from_the_first(name: str, tmp_path: Path) -> None:
-    options = Options(to="onnx", state="io", require="cpu")
-    conversion = converter.convert(FOLDER / name, out=tmp_path / "out.onnx", options=options)
-    (report,) = conversion.verification.reports
-    assert any(output.startswith("present.") for output in report.outputs)
-    names = [case.name for case in report.cases]
-    assert any("first run" in name for name in names)
-    assert not all("first run" in name for name in names)
+    check_states_are_compared(FOLDER / name, tmp_path / "out.onnx")
 
 
 def test_a_first_value_that_is_not_the_sources_is_found(tmp_path: Path) -> None:
     source, out = FOLDER / "steps", tmp_path / "out.onnx"
-    converter.convert(source, out=out, options=Options(to="onnx", state="io", verify="none"))
+    convert_unverified(source, out)
     model = onnx.load(out)
     (entry,) = [p for p in model.metadata_props if p.key == PROPERTY]
     entry.value = entry.value.replace('"initial": 7', '"initial": 8')
@@ -60,13 +57,4 @@ def test_a_first_value_that_is_not_the_sources_is_found(tmp_path: Path) -> None:
 
 
 def test_a_state_after_the_run_that_is_wrong_is_found(tmp_path: Path) -> None:
-    source, out = FOLDER / "average", tmp_path / "out.onnx"
-    converter.convert(source, out=out, options=Options(to="onnx", state="io", verify="none"))
-    model = onnx.load(out)
-    for node in model.graph.node:
-        if "present.mean" in node.output:
-            node.op_type = "Identity"
-            node.input[:] = ["past.mean"]
-            del node.attribute[:]
-    onnx.save(model, out)
-    assert run(["verify", str(source), str(out)]) == 1
+    check_kept_state_is_found(FOLDER / "average", tmp_path / "out.onnx", "mean")

@@ -59,7 +59,7 @@ def weights_of(bundle):
 
 def without_lowering(monkeypatch, graph=None):
     """Take the file for somebody else's, or for one that came of this graph."""
-    monkeypatch.setattr(sources, "_lowered", lambda *_, **__: graph)
+    monkeypatch.setattr(sources, "_lower_source", lambda *_, **__: graph)
 
 
 # -- signatures ----------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def captured(source, *inputs, **more):
     return capture_graphs(source, converter.read(source), request)
 
 
-def lowered(source, *inputs):
+def lower_source(source, *inputs):
     """Return what lowering makes of a program, without torch."""
     bundle = converter.read(source)
     return Captured(bundle, (lower(bundle, inputs=tuple(map(spec, inputs))),))
@@ -214,7 +214,7 @@ def test_an_input_is_left_away(exporter, form, tmp_path):
             captured(tmp_path / "m.pt", *inputs, exporter=exporter)
         return
     if exporter == "native":
-        made = lowered(tmp_path / "m.pt", *inputs)
+        made = lower_source(tmp_path / "m.pt", *inputs)
     else:
         made = captured(tmp_path / "m.pt", *inputs, exporter=exporter)
     cases = [{"x": torch.randn(n, 4), "shift": torch.randn(4)} for n in (1, 3)]
@@ -236,7 +236,7 @@ def test_a_loop_over_a_size_is_unrolled(tmp_path):
     torch.manual_seed(4)
     model = torch.jit.script(programs.Rolls().eval())
     model.save(tmp_path / "m.pt")
-    made = lowered(tmp_path / "m.pt", "x:float32:batch,5,4")
+    made = lower_source(tmp_path / "m.pt", "x:float32:batch,5,4")
     cases = [{"x": torch.randn(n, 5, 4)} for n in (1, 3)]
     runtime = agree(made, model, tmp_path / "out", *cases)
     assert [o.name for o in runtime.get_outputs()] == ["output_0", "output_1"]
@@ -246,7 +246,7 @@ def test_halves_and_integers(tmp_path):
     torch.manual_seed(5)
     model = programs.Buffers().eval()
     torch.jit.trace(model, torch.randn(2, 4)).save(tmp_path / "m.pt")
-    made = lowered(tmp_path / "m.pt", "x:float32:n,4")
+    made = lower_source(tmp_path / "m.pt", "x:float32:n,4")
     agree(made, model, tmp_path / "out", {"x": torch.randn(3, 4)})
     named = {w.tensor for w in made.graphs[0].initializers.values() if isinstance(w, Weight)}
     assert "weight" in named
@@ -262,7 +262,7 @@ def test_fused_attention(tmp_path):
     assert "aten::_transformer_encoder_layer_fwd" in kinds
     assert "aten::_native_multi_head_attention" in kinds
     traced.save(tmp_path / "m.pt")
-    made = lowered(tmp_path / "m.pt", "x:float32:batch,5,8")
+    made = lower_source(tmp_path / "m.pt", "x:float32:batch,5,8")
     agree(made, model, tmp_path / "out", *({"x": torch.randn(n, 5, 8)} for n in (1, 3)))
 
 

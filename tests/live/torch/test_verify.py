@@ -93,7 +93,7 @@ def saved(form, path):
 MODELS = parse_trust([f"torch_models={torch_models.__file__}"])
 
 
-def told(form, **more):
+def options_of(form, **more):
     arch = Arch("torch_models:Heads") if form == "state_dict" else None
     return comparing(arch=arch, trust=MODELS, **more)
 
@@ -128,7 +128,7 @@ def artifacts(tmp_path_factory):
 def test_a_faithful_graph_passes(artifacts, form, tmp_path):
     source = artifacts[form]
     report = verify_graph(
-        source, converter.read(source), converted(tmp_path / "m.onnx"), options=told(form)
+        source, converter.read(source), converted(tmp_path / "m.onnx"), options=options_of(form)
     )
     assert report.status == "passed", report.reason
     assert (report.source.name, report.source.device) == ("torch", "cpu")
@@ -159,7 +159,7 @@ def test_a_planted_fault_is_found(artifacts, form, fault, tmp_path):
     change, complaint = FAULTS[fault]
     source = artifacts[form]
     path = converted(tmp_path / "m.onnx", **change)
-    report = verify_graph(source, converter.read(source), path, options=told(form))
+    report = verify_graph(source, converter.read(source), path, options=options_of(form))
     assert report.status == "failed"
     assert complaint in report.reason
 
@@ -181,7 +181,7 @@ def test_names_of_inputs_go_before_their_order(artifacts, tmp_path):
     onnx.save(model, path)
     for form in ("script", "module", "pt2"):
         source = artifacts[form]
-        report = verify_graph(source, converter.read(source), path, options=told(form))
+        report = verify_graph(source, converter.read(source), path, options=options_of(form))
         assert report.status == "passed", report.reason
 
 
@@ -206,7 +206,7 @@ def test_a_graph_of_fewer_inputs(artifacts, tmp_path):
     )  # fmt: skip
     for form in ("pt2", "script", "module"):
         source = artifacts[form]
-        report = verify_graph(source, converter.read(source), path, options=told(form))
+        report = verify_graph(source, converter.read(source), path, options=options_of(form))
         assert report.status == "not run"
         assert report.is_failing
         assert "the source itself fails on every input that was drawn: torch 2" in report.reason
@@ -449,7 +449,7 @@ def test_the_first_difference_is_named(tmp_path, monkeypatch, form, wrong):
     path = written(tmp_path / "m.onnx", nodes, [value("x", "float32", "n", 4)],
                    [value("y", "float32", "n", 4)], weights)  # fmt: skip
     graph = traced((layers["one"], "a"), (layers["two"], "c"))
-    monkeypatch.setattr(sources, "_lowered", lambda *_, **__: graph)
+    monkeypatch.setattr(sources, "_lower_source", lambda *_, **__: graph)
     options = comparing(trust=MODELS)
     report = verify_graph(source, converter.read(source), path, options=options)
     assert report.status == "failed"

@@ -37,7 +37,7 @@ def bits(tensor):
 
 
 def same(one, other):
-    """Compare tensors of any layout, and where they stand in their storages."""
+    """Compare tensors of any layout, and where they are in their storages."""
     assert (one.layout, one.dtype, one.is_nested) == (other.layout, other.dtype, other.is_nested)
     if one.is_nested:
         for a, b in zip(one.unbind(), other.unbind(), strict=True):

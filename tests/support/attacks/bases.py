@@ -62,7 +62,7 @@ def fixtures() -> Iterator[Base]:
             name = f"{family.name}/{path.name}"
             if path.is_dir():
                 yield from _folder(name, path)
-            elif is_index:  # its shards stand beside it
+            elif is_index:  # its shards are beside it
                 text = path.read_bytes()
                 shards = {
                     p.name: p.read_bytes() for p in family.iterdir() if p.name.encode() in text

@@ -54,7 +54,7 @@ def chunked(tree: int, chunk: Iterable[int], itemsize: int = 4) -> bytes:
 
 
 def implicit(address: int, chunk: Iterable[int], itemsize: int = 1) -> bytes:
-    """Version 4: chunks stand back to back, without an index."""
+    """Version 4: chunks lie back to back, without an index."""
     chunk = (*chunk, itemsize)
     head = struct.pack("<BBBBB", 4, 2, 0, len(chunk), 8)
     return head + struct.pack(f"<{len(chunk)}Q", *chunk) + struct.pack("<BQ", 2, address)

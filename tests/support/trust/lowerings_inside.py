@@ -1,4 +1,4 @@
-"""A module that a user trusts: lowerings for what stands inside layers; it needs no Keras."""
+"""A module that a user trusts: lowerings for what is inside layers; it needs no Keras."""
 
 from converter.lower.keras.api import Unsupported, keras_layer
 

@@ -141,9 +141,9 @@ if __name__ == "__main__":
         case: trace_code({"modules": [["odd", __file__]], **question})
         for case, question in questions()
     }
-    told = {}
+    answers = {}
     for case, answer in found.items():
         layers_of = answer.get("model", {"config": {"layers": []}})["config"]["layers"]
         ops_of = [(e["config"].get("node_def") or {}).get("op", e["class_name"]) for e in layers_of]
-        told[case] = [answer["status"], answer.get("gap", ""), ops_of]
-    sys.stdout.write(f"\n{json.dumps(told)}\n")
+        answers[case] = [answer["status"], answer.get("gap", ""), ops_of]
+    sys.stdout.write(f"\n{json.dumps(answers)}\n")

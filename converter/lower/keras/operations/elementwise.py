@@ -213,7 +213,7 @@ def is_finite(op: Builder, x: Value) -> Value:
     Variant("Isposinf", "Whether x is infinity.", ask=partial(is_inf, negative=False)),
     Variant("Isneginf", "Whether x is minus infinity.", ask=partial(is_inf, positive=False)),
 )
-def asked(op: Builder, x: Any, *, ask: Unary, of_integers: bool = False) -> Value:
+def check_floats(op: Builder, x: Any, *, ask: Unary, of_integers: bool = False) -> Value:
     """A test of floating-point values; integers all give one result."""
     value = tensor(op, x)
     if value.is_float:

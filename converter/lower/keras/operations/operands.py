@@ -85,7 +85,7 @@ def tensor(op: Builder, operand: Any, dtype: str | None = None) -> Value:
     if isinstance(operand, Value):
         return op.cast(operand, dtype) if dtype else operand
     if operand is None or isinstance(operand, str | dict | slice):
-        raise Unsupported(f"{operand!r} where a tensor stands")
+        raise Unsupported(f"{operand!r} in place of a tensor")
     array = operand if isinstance(operand, np.ndarray) else _array(operand)
     return op.constant(array, dtype or array.dtype.name)
 

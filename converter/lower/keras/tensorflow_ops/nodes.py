@@ -1,6 +1,6 @@
 """Ops of TensorFlow, as the node of a TensorFlowOpLayer names them: rows of TensorFlow's own table.
 
-Inputs stand in the order of the op's definition, with the layer's constants among them.
+Inputs are in the order of the op's definition, with the layer's constants among them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -39,22 +39,22 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ArgumentFact:
     """What an op implies about an argument."""
 
     spec: TensorSpec
     reason: str
 
 
-class Learned(Exception):  # noqa: N818 - interpretation restarts with what it learned
+class ArgumentLearned(Exception):  # noqa: N818 - interpretation restarts with what it learned
     """An op has said what an argument is like."""
 
-    def __init__(self, told: Told) -> None:
-        super().__init__(told.spec.name)
-        self.told = told
+    def __init__(self, fact: ArgumentFact) -> None:
+        super().__init__(fact.spec.name)
+        self.fact = fact
 
 
-class Met(Exception):  # noqa: N818 - interpretation ends with a question
+class UnknownArgument(Exception):  # noqa: N818 - interpretation ends with a question
     """An argument met an op that does not say what it is like."""
 
     def __init__(self, name: str, op: str) -> None:
@@ -85,18 +85,18 @@ def probe(
     """Return what an op yields of an argument of which nothing is known, or UNKNOWN.
 
     Raises:
-        Learned: It says what the argument is like.
+        ArgumentLearned: It says what the argument is like.
     """
     probe = next(a for a in args if isinstance(a, Probe))
     if args[0] is probe and name in CONVOLUTIONS | TRANSPOSED.keys():
         weight = args[1]
         if isinstance(weight, Reference):
-            raise Learned(_of_convolution(probe, name, weight.read().shape, args))
+            raise ArgumentLearned(_of_convolution(probe, name, weight.read().shape, args))
     if args[0] is probe and name in RECURRENT:
-        raise Learned(_of_recurrent(probe, [*args, *kwargs.values()]))
+        raise ArgumentLearned(_of_recurrent(probe, [*args, *kwargs.values()]))
     weights = _weights(name, probe, args)
     if weights is not None:
-        raise Learned(weights)
+        raise ArgumentLearned(weights)
     if args[0] is probe and name in SAME:
         rest = [a for a in args[1:] if isinstance(a, Reference) and a.read().rank > 1]
         if not rest and not any(isinstance(a, Probe) for a in args[1:]):
@@ -106,7 +106,7 @@ def probe(
     return UNKNOWN
 
 
-def _weights(name: str, probe: Probe, args: Sequence[ProgramValue]) -> Told | None:
+def _weights(name: str, probe: Probe, args: Sequence[ProgramValue]) -> ArgumentFact | None:
     """Return what a product or an embedding says; of how many axes there are, the usual number."""
     shapes = [a.read().shape if isinstance(a, Reference) else () for a in args]
     dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
@@ -114,11 +114,11 @@ def _weights(name: str, probe: Probe, args: Sequence[ProgramValue]) -> Told | No
         if name == op and len(args) > other and args[at] is probe and len(shapes[other]) == 2:
             size = shapes[other][axis]
             if isinstance(size, int):
-                told = f"{name} of weights {list(shapes[other])}, for two axes,"
-                return Told(TensorSpec(probe.name, dtype, ("batch", size)), told)
+                reason = f"{name} of weights {list(shapes[other])}, for two axes,"
+                return ArgumentFact(TensorSpec(probe.name, dtype, ("batch", size)), reason)
     if name == "embedding" and len(args) > 1 and args[1] is probe:
-        told = "an embedding, for two axes,"
-        return Told(TensorSpec(probe.name, "int64", ("batch", "sequence")), told)
+        reason = "an embedding, for two axes,"
+        return ArgumentFact(TensorSpec(probe.name, "int64", ("batch", "sequence")), reason)
     return None
 
 
@@ -128,7 +128,7 @@ PRODUCTS = (("linear", 0, 1, 1), ("addmm", 1, 2, 0), ("mm", 0, 1, 0), ("matmul",
 
 def _of_convolution(
     probe: Probe, name: str, weight: Sequence[object], args: Sequence[ProgramValue]
-) -> Told:
+) -> ArgumentFact:
     transposed = name in TRANSPOSED or (
         name in ("_convolution", "convolution") and len(args) > 6 and args[6] is True
     )
@@ -144,24 +144,24 @@ def _of_convolution(
     )  # fmt: skip
     axes = SPATIAL.get(len(weight) - 2)
     if axes is None or not isinstance(channels, int):
-        raise Met(probe.name, name)
+        raise UnknownArgument(probe.name, name)
     dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
     spec = TensorSpec(probe.name, dtype, ("batch", channels, *axes))
-    return Told(spec, f"{name} of weights {list(weight)}")
+    return ArgumentFact(spec, f"{name} of weights {list(weight)}")
 
 
-def _of_recurrent(probe: Probe, args: Sequence[ProgramValue]) -> Told:
+def _of_recurrent(probe: Probe, args: Sequence[ProgramValue]) -> ArgumentFact:
     """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
     params = args[2]
     if len(args) != 9 or not params:
-        raise Met(probe.name, "lstm")
+        raise UnknownArgument(probe.name, "lstm")
     if not isinstance(params, list | tuple) or not isinstance(params[0], Reference):
-        raise Met(probe.name, "lstm")
+        raise UnknownArgument(probe.name, "lstm")
     size = params[0].read().shape[1]
     steps = ("batch", "sequence") if args[8] is True else ("sequence", "batch")
     if not isinstance(size, int):
-        raise Met(probe.name, "lstm")
-    return Told(TensorSpec(probe.name, "float32", (*steps, size)), "a recurrent layer")
+        raise UnknownArgument(probe.name, "lstm")
+    return ArgumentFact(TensorSpec(probe.name, "float32", (*steps, size)), "a recurrent layer")
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class Arguments:
     """
 
     wanted: Mapping[str, TensorSpec]
-    learned: dict[str, Told] = field(default_factory=dict)
+    learned: dict[str, ArgumentFact] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
     tensors: list[str] = field(default_factory=list)  # those that are tensors
@@ -290,12 +290,12 @@ class Arguments:
         """Look for arguments that no op said anything of.
 
         Raises:
-            Met: There is one.
+            UnknownArgument: There is one.
         """
         for value in given:
             for probe in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(probe, Probe):
-                    raise Met(probe.name, probe.met[0] if probe.met else "nothing")
+                    raise UnknownArgument(probe.name, probe.met[0] if probe.met else "nothing")
 
     def candidates(self) -> Iterator[tuple[list[str], "Arguments"]]:
         """Yield inputs as a user may declare those that are not known, and the arguments then."""
@@ -341,7 +341,7 @@ def _check_fixed(fixed: FixedInput, kind: str) -> ProgramValue:
 
 
 def _split(text: str) -> list[str]:
-    """Split a list of types at the commas that stand outside of brackets."""
+    """Split a list of types at the commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c == "[") - (c == "]")

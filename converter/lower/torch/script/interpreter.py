@@ -25,8 +25,8 @@ from converter.lower.torch.script.values import (
     words,
 )
 from converter.lower.unsupported import MISFITS, Unsupported, explain_misfit
+from formats.core.plurals import count
 from formats.errors import CorruptError, LimitError
-from formats.plurals import count
 from formats.torch.script_objects import Instance
 
 MOST_STEPS = 60_000  # statements, those of a loop each time

@@ -13,7 +13,7 @@ from converter.lower.torch.script.numbers import compute
 from converter.lower.torch.script.types import Interpreter
 from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, has_tensors, words
 from converter.lower.unsupported import Unsupported
-from formats.plurals import count
+from formats.core.plurals import count
 
 List = Callable[..., Any]
 LISTS: dict[str, List] = {}
@@ -356,7 +356,7 @@ def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> st
     """A string with others in it: for messages, where what is not known is named."""
     del interpreter
     rest = iter(args)
-    return FIELD.sub(lambda found: _spoken(next(rest, "…")) if found[0] == "{}" else "", pattern)
+    return FIELD.sub(lambda found: _spell(next(rest, "…")) if found[0] == "{}" else "", pattern)
 
 
 @on_lists("percentFormat")
@@ -364,17 +364,17 @@ def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A string with others in it."""
     del interpreter
     rest = iter(args)
-    return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spoken(next(rest, "…")), pattern)
+    return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spell(next(rest, "…")), pattern)
 
 
 @on_lists("str")
-def spoken(interpreter: Interpreter, value: ProgramValue) -> str:
+def to_string(interpreter: Interpreter, value: ProgramValue) -> str:
     """A value as a string."""
     del interpreter
-    return _spoken(value)
+    return _spell(value)
 
 
-def _spoken(value: ProgramValue) -> str:
+def _spell(value: ProgramValue) -> str:
     if has_tensors(value) or isinstance(value, Number | Size):
         return "…"
     return str(value)[:1000]

@@ -33,7 +33,7 @@ from converter.lower.torch.script.values import (
 )
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
-from formats.plurals import count
+from formats.core.plurals import count
 
 MOST_TRIES = 8  # until the shapes that go into an iteration are those that come back
 
@@ -65,7 +65,7 @@ class Built:
     written: list[Storage]
 
 
-class Pinned(Exception):  # noqa: N818 - the body is built again with what it learned
+class InPlaceWrite(Exception):  # noqa: N818 - the body is built again with what it learned
     """An iteration writes in place to the tensor of a name, and keeps it."""
 
     def __init__(self, name: str) -> None:
@@ -99,9 +99,9 @@ def loop(
         del interpreter.findings[findings:]
         try:
             built = _built(interpreter, carried, target, test, body)
-        except Pinned as pinned:
-            first = carried.names.pop(pinned.name)
-            carried.pinned[pinned.name] = first.storage
+        except InPlaceWrite as write:
+            first = carried.names.pop(write.name)
+            carried.pinned[write.name] = first.storage
             carried.shapes = [v.shape for v in _values(interpreter, carried)]
             continue
         new = [s for s in built.written if s not in carried.storages]
@@ -246,7 +246,7 @@ def _check_shared(
         now = names[name]
         is_whole = isinstance(first, Reference) and first.base is None
         if is_whole and isinstance(now, Reference) and now.storage in changed and now.base is None:
-            raise Pinned(name)
+            raise InPlaceWrite(name)
     if changed:
         raise Unsupported("a loop that writes in place to a tensor that it also assigns")
     for name, storage in carried.pinned.items():

@@ -10,9 +10,9 @@ from converter.lower.torch.mutable_tensors import Reference
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.fixed_sizes import Fixed
 from converter.lower.torch.script.inputs import (
+    ArgumentLearned,
     Arguments,
-    Learned,
-    Met,
+    UnknownArgument,
     flatten_outputs,
     spell_input,
 )
@@ -85,18 +85,18 @@ def walks(walk: Callable[[Arguments], Walked], inputs: Sequence[TensorSpec]) -> 
     arguments = Arguments({spec.name: spec for spec in inputs})
     try:
         return _repeat(walk, arguments)
-    except Met as met:
+    except UnknownArgument as unknown:
         for texts, candidate in arguments.candidates():
             if _works(walk, candidate):
-                raise arguments.question(met.name, met.op, texts) from met
-        raise arguments.question(met.name, met.op, ()) from met
+                raise arguments.question(unknown.name, unknown.op, texts) from unknown
+        raise arguments.question(unknown.name, unknown.op, ()) from unknown
 
 
 def _works(walk: Callable[[Arguments], Walked], arguments: Arguments) -> bool:
     """Return whether a graph can be built for these arguments."""
     try:
         _repeat(walk, arguments)
-    except (Met, UnsupportedError, UsageError, LimitError):
+    except (UnknownArgument, UnsupportedError, UsageError, LimitError):
         return False
     return True
 
@@ -105,8 +105,8 @@ def _repeat(walk: Callable[[Arguments], Walked], arguments: Arguments) -> Walked
     for _ in range(MOST_WALKS):
         try:
             return walk(arguments)
-        except Learned as learned:
-            arguments.learned[learned.told.spec.name] = learned.told
+        except ArgumentLearned as learned:
+            arguments.learned[learned.fact.spec.name] = learned.fact
         except Fixed as fixed:
             if fixed.name in arguments.fixed or fixed.name not in arguments.sizes:
                 raise UnsupportedError(
@@ -218,8 +218,8 @@ def _number(op: Context, operand: ProgramValue) -> Value:
 def _note_assumptions(graph: Graph, arguments: Arguments) -> list[str]:
     """Return what the graph's inputs and outputs are like for reasons that should be known."""
     notes = [
-        f"taken to be {spell_input(told.spec)}, as {told.reason} says"
-        for name, told in arguments.learned.items()
+        f"taken to be {spell_input(fact.spec)}, as {fact.reason} says"
+        for name, fact in arguments.learned.items()
         if name not in arguments.wanted
     ]
     notes += [

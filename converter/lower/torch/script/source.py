@@ -42,7 +42,7 @@ class Function:
         name: Its own name.
         parameters: Parameters in order, ``self`` included.
         body: Its statements.
-        where: The member that it stands in, and its name there.
+        where: The member that it is in, and its name there.
         returns: Its type, as written; "" where none is.
     """
 

@@ -192,7 +192,7 @@ class States:
             elif isinstance(plan, TensorState) and plan.state.initial is not None:
                 yield (
                     f"state {path} is stored in another shape than it has after a run: "
-                    f"{plan.state.initial:g} of shape {list(plan.shape)} stands for that"
+                    f"{plan.state.initial:g} of shape {list(plan.shape)} is used instead"
                 )
 
     def _begin(

@@ -9,8 +9,8 @@ from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.script.source import Function
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
+from formats.core.plurals import count
 from formats.errors import LimitError
-from formats.plurals import count
 from formats.torch.script_objects import DeviceName, Instance, Opaque
 
 MOST_ITEMS = 100_000  # of a list, or letters of a string, that a program makes

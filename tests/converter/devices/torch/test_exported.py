@@ -107,7 +107,7 @@ def test_what_cannot_be_moved_is_refused(tmp_path):
 
 
 def test_a_program_of_another_format_is_exported_by_torch(tmp_path, monkeypatch):
-    """And who has none is told what to install, before anything is written."""
+    """Without onnx the error says what to install, before anything is written."""
     monkeypatch.setenv("CONVERT_TORCH_PYTHON", sys.executable)
     if find_spec("torch") is not None:
         pytest.skip("torch is here: see tests/live/torch/test_rebuilt_programs.py")

@@ -1,4 +1,4 @@
-"""Devices in the JSON of exported programs: edited where they stand, and nowhere else."""
+"""Devices in the JSON of exported programs: edited where they are, and nowhere else."""
 
 import json
 

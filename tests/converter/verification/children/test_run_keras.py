@@ -6,7 +6,7 @@ import pytest
 from converter.verification.children.run_keras import first_that_runs, is_mistaken, shape_of
 
 TERMS = [
-    # x, term, and whether Keras's TensorFlow back end adds it along another axis
+    # x, term, and whether Keras's TensorFlow backend adds it along another axis
     ([2, 5, 6, 4], [4], False),
     ([2, 5, 6, 4], [1, 1, 1, 4], False),
     ([2, 4, 5, 6], [1, 4, 1, 1], False),

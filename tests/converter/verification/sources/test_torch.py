@@ -38,7 +38,7 @@ SPECS = [TensorSpec(name, "float32", ("n", 6)) for name in ("alpha", "zeta")]
 PROGRAMS = {"heads.pt": "torchscript", "heads.pt2": "exported_program"}
 
 
-def lowered(path, name="heads.pt2"):
+def write_lowered(path, name="heads.pt2"):
     bundle = converter.read(FIXTURES / name)
     return write_onnx(path, lower(bundle, inputs=SPECS), bundle.weights)
 
@@ -73,7 +73,7 @@ ANSWERS = COMPUTES + "answer(**facts)"
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_torch_computed_is_what_the_graph_computes(stand_in, tmp_path, name):
     stand_in(f"assert question['form'] == {PROGRAMS[name]!r}\n{ANSWERS}")
-    bundle, model = converter.read(FIXTURES / name), lowered(tmp_path / "m.onnx", name)
+    bundle, model = converter.read(FIXTURES / name), write_lowered(tmp_path / "m.onnx", name)
     report = verify_graph(FIXTURES / name, bundle, model, options=comparing(inputs=GIVEN))
     assert report.status == "passed", report.reason
     assert str(report.source) == "torch 9.9 on cpu"
@@ -118,7 +118,7 @@ def swap(graph):
 )
 def test_planted_faults_are_found(stand_in, tmp_path, edit, complaint):
     stand_in(ANSWERS)
-    source, model = FIXTURES / "heads.pt2", lowered(tmp_path / "m.onnx")
+    source, model = FIXTURES / "heads.pt2", write_lowered(tmp_path / "m.onnx")
     edited(model, edit)
     report = verify_graph(source, converter.read(source), model, options=comparing(inputs=GIVEN))
     assert report.status == "failed"
@@ -131,7 +131,7 @@ def test_a_state_dict_goes_with_its_factory(stand_in, tmp_path):
         "assert question['arch'] == {'factory': 'nets:Heads', 'arguments': {'width': 3}}\n"
         f"{ANSWERS}"
     )
-    source, model = FIXTURES / "heads.ckpt", lowered(tmp_path / "m.onnx")
+    source, model = FIXTURES / "heads.ckpt", write_lowered(tmp_path / "m.onnx")
     bundle = converter.read(source)
     options = comparing(inputs=GIVEN, arch=Arch("nets:Heads", {"width": 3}))
     report = verify_graph(source, bundle, model, options=options)
@@ -151,7 +151,7 @@ def test_a_state_dict_goes_with_its_factory(stand_in, tmp_path):
 )
 def test_what_is_not_run_says_why(stand_in, tmp_path, facts, said, lacking):
     stand_in(f"answer({facts})")
-    source, model = FIXTURES / "heads.pt", lowered(tmp_path / "m.onnx")
+    source, model = FIXTURES / "heads.pt", write_lowered(tmp_path / "m.onnx")
     report = verify_graph(source, converter.read(source), model, options=comparing(inputs=GIVEN))
     assert report.status == "not run"
     assert said in report.reason
@@ -161,7 +161,7 @@ def test_what_is_not_run_says_why(stand_in, tmp_path, facts, said, lacking):
 def test_without_torch_nothing_is_started(monkeypatch, tmp_path):
     monkeypatch.delenv(TORCH_PYTHON_VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else name)
-    source, model = FIXTURES / "heads.pt", lowered(tmp_path / "m.onnx")
+    source, model = FIXTURES / "heads.pt", write_lowered(tmp_path / "m.onnx")
     report = verify_graph(source, converter.read(source), model)
     assert (report.status, report.lacking) == ("not run", describe_install("torch"))
 
@@ -187,21 +187,21 @@ def test_values_are_known_by_the_names_that_torch_has_for_them():
 # -- devices -------------------------------------------------------------------------------------
 
 
-def asked(name, form):
+def source_of(name, form):
     devices = list_named_devices(converter.read(FIXTURES / name))
     return Torch(FIXTURES / name, form, ("float32", "float32"), devices=devices)
 
 
 def test_a_program_that_names_a_device_is_moved_first(tmp_path):
     assert list_named_devices(converter.read(FIXTURES / "placed.pt")) == {"cuda:1"}
-    found, notes = move_to_device(asked("placed.pt", "torchscript"), "cpu", tmp_path)
+    found, notes = move_to_device(source_of("placed.pt", "torchscript"), "cpu", tmp_path)
     assert notes == ("the source names cuda:1: it was run moved to cpu",)
     assert list_named_devices(converter.read(found.path)) == {"cpu"}
-    same, notes = move_to_device(asked("placed.pt", "torchscript"), "cuda:1", tmp_path)
+    same, notes = move_to_device(source_of("placed.pt", "torchscript"), "cuda:1", tmp_path)
     assert (same.path, notes) == (FIXTURES / "placed.pt", ())
-    there, _ = move_to_device(asked("heads.pt2", "exported_program"), "cuda:0", tmp_path)
+    there, _ = move_to_device(source_of("heads.pt2", "exported_program"), "cuda:0", tmp_path)
     assert list_named_devices(converter.read(there.path)) == {"cuda:0"}
-    here, notes = move_to_device(asked("heads.pt2", "exported_program"), "cpu", tmp_path)
+    here, notes = move_to_device(source_of("heads.pt2", "exported_program"), "cpu", tmp_path)
     assert (here.path, notes) == (FIXTURES / "heads.pt2", ())
 
 
@@ -209,7 +209,7 @@ def run_on(tmp_path, device):
     array = np.ones((1, 6), np.float32)
     prepared = write_inputs(tmp_path, SPECS, [[Case("one", (array, array))]])
     return run_torch(
-        asked("heads.pt", "torchscript"), prepared, Allowance(), on=DeviceRequest(device)
+        source_of("heads.pt", "torchscript"), prepared, Allowance(), on=DeviceRequest(device)
     )
 
 

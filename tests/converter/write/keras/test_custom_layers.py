@@ -1,4 +1,4 @@
-"""Layers of trusted modules stand in a `.keras` file as they are, with their weights."""
+"""Layers of trusted modules are kept in a `.keras` file, with their weights."""
 
 import pytest
 from repository import ROOT, SUPPORT

@@ -112,7 +112,7 @@ def test_what_has_no_twin_stays_as_it_is_and_says_why(tmp_path: Path) -> None:
     name = "attention/query/kernel"
     assert np.array_equal(found[name], source[name].numpy())
     assert said[name]["reason"] == "MultiHeadAttention: its heads are not parts of its features"
-    assert set(said) == set(found)  # every tensor is told of
+    assert set(said) == set(found)  # every tensor is named
 
 
 def test_an_lstm_gets_a_second_bias_of_zeros(tmp_path: Path) -> None:
