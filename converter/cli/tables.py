@@ -144,7 +144,7 @@ def _kinds(findings: Iterable[str]) -> str:
 
 
 def _shorten(error: str, source: str) -> str:
-    """Return an error without the name of its source, which stands in the same row."""
+    """Return an error without the name of its source, which the same row shows."""
     return error.removeprefix(f"{source}: ").removeprefix(f"{source}/")
 
 

@@ -1,7 +1,7 @@
 """What `run_tensorflow` runs: a graph in a Session, or a function of TensorFlow 2, called alike.
 
 Plain, and nothing of the project but the files beside it. A source says what of its inputs it
-declares, runs on arrays, says where its nodes are, and hands on what they return.
+declares, runs on arrays, says where its nodes are, and passes on what they return.
 """
 
 import importlib
@@ -234,7 +234,7 @@ class Eager:
 
     def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
         """Run once more, and return what each variable and node is, its name and its device."""
-        self.load()  # of a function that has run, no graph is told again
+        self.load()  # the graph of a function that has run is not reported again
         with devices.collected() as metadata:
             self.call(arrays[: len(self.names)])
         rows = [

@@ -75,9 +75,9 @@ def call(line: str) -> int:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("wrong", "told", "right"), ROWS)
+@pytest.mark.parametrize(("wrong", "says", "right"), ROWS)
 def test_a_remedy_that_is_printed_works(
-    wrong: str, told: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    wrong: str, says: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     for name in {*wrong.split(), *right.split()} & {*SOURCES, "many"}:
@@ -89,7 +89,7 @@ def test_a_remedy_that_is_printed_works(
     monkeypatch.chdir(tmp_path)
     assert call(wrong) in (2, 3, 4, 5)
     said = capsys.readouterr().err.rpartition("convert: error: ")[2]
-    assert told in said, said
+    assert says in said, said
     assert call(right) == 0, capsys.readouterr().err
 
 
