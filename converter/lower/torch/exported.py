@@ -19,7 +19,7 @@ from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported_values import SYMBOLS, GraphValues
-from converter.lower.torch.mutable_tensors import Reference
+from converter.lower.torch.mutable_tensors import Reference, find_written
 from converter.lower.torch.program_document import (
     Object,
     all_names,
@@ -104,6 +104,7 @@ class _Lowering:
         graph_of_program = require_object(module.get("graph"), "a program without a graph")
         self.current = GraphValues(self.op, graph_of_program, self.names)
         self.weights: dict[str, Reference] = {}  # tensors of the bundle that the program takes
+        self.given: dict[str, Reference] = {}  # tensors that the user gives
         self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
@@ -234,7 +235,7 @@ class _Lowering:
                 value = self.op.input(name, dtype, tuple(shape))
             except ValueError as e:
                 raise UnsupportedError(f"not supported: input {name!r} of {dtype}") from e
-            self.current.values[name] = Reference.to(value)
+            self.given[name] = self.current.values[name] = Reference.to(value)
         elif kind in SYMBOLS and isinstance(content, dict):
             name = content.get("as_name")
             if isinstance(name, str):
@@ -278,10 +279,11 @@ class _Lowering:
         return self.op.div(self.op.sub(found, offset), times)
 
     def _note_assignments(self) -> None:
-        """Note the weights that the program writes to in place."""
+        """Note the weights and inputs that the program writes to in place."""
         for tensor, reference in self.weights.items():
             if reference.storage.version:
                 self._assign(tensor)
+        self.op.graph.overwritten += find_written(self.given)
 
     def _assign(self, tensor: str) -> None:
         """Note a weight that the program writes to."""
@@ -409,7 +411,7 @@ class _Lowering:
                 self._assign(self._find_weight(tensor) or tensor)
                 self.results[self._find_weight(tensor)] = {"as_tensor": entry.get("arg")}
             elif kind == "user_input_mutation":
-                self.op.graph.unkept.append(str(entry.get("user_input_name")))
+                self.op.graph.overwritten.append(str(entry.get("user_input_name")))
             elif kind != "token":
                 self.findings.append(Finding("output", kind, kind.replace("_", " ")))
         return found

@@ -156,17 +156,27 @@ def damage(value, rng):
         value[key] = rng.choice([None, -1, 1 << 40, "nothing", [], {}, 2.5, [None], {"as_int": 7}])
 
 
-def test_a_write_to_a_weight_is_noted(read):
-    said, changed = program("states:embedding.train")
-    graph = said["graph_module"]["graph"]
-    name = graph["inputs"][0]["as_tensor"]["name"]
+def write_to_first_input(graph):
+    """Begin a graph with a write to the first of its inputs, be it a weight or the user's."""
     arguments = [
-        {"name": "self", "arg": {"as_tensor": {"name": name}}, "kind": 1},
+        {"name": "self", "arg": graph["inputs"][0], "kind": 1},
         {"name": "other", "arg": {"as_int": 1}, "kind": 1},
     ]
     write = {"target": "torch.ops.aten.add_.Tensor", "inputs": arguments, "outputs": []}
     graph["nodes"].insert(0, write)
+
+
+def test_a_write_to_a_weight_is_noted(read):
+    said, changed = program("states:embedding.train")
+    write_to_first_input(said["graph_module"]["graph"])
     assert lower(read(changed(said)), opset=18).unkept == ["weight"]
+
+
+def test_a_write_to_an_input_is_noted(read):
+    said, changed = program("elementwise:abs.train")
+    write_to_first_input(said["graph_module"]["graph"])
+    graph = lower(read(changed(said)), opset=18)
+    assert graph.overwritten == graph.inputs
 
 
 def test_lowering_imports_no_torch(tmp_path):

@@ -11,6 +11,7 @@ from torch_scripts import PROGRAMS, check_runs, unpacked
 
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
+from converter.lower.torch.script.source import decode_signed_bytes
 from converter.options import parse_inputs
 from formats.artifact import Artifact
 from formats.errors import UsageError
@@ -268,3 +269,28 @@ def test_sizes_that_only_the_run_knows(code, inputs, compute, tmp_path):
         expected = np.asarray(compute(x), "float32")
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# Names in the source text of torch 2.13, which itself cannot load them: bytes of signed numbers.
+WRITTEN = {
+    "gr\\0)+\\//.\\0)+\\/,/e": "größe",
+    "\\0--\\/*0\\/*-": "名",
+    "\\\\/*0\\000\\001": "\\\\/*0\\000\\001",  # an escaped backslash, NUL and 1
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_names_beyond_ascii(written):
+    assert decode_signed_bytes(written) == WRITTEN[written]
+
+
+def test_outputs_are_called_as_the_program_calls_them(tmp_path):
+    code = 'return annotate(Dict[str, Tensor], {"gr\\0)+\\//.\\0)+\\/,/e": torch.neg(x0)})'
+    graph, _ = spellings.torch_script(tmp_path, [code], FREE)
+    assert graph.outputs == ["größe"]
+
+
+def test_a_write_to_an_input_is_noted(tmp_path):
+    code = ["_0 = torch.add_(torch.select(x0, 1, 0), 1)", "return torch.mul(x0, x1)"]
+    graph, _ = spellings.torch_script(tmp_path, code, FREE * 2)
+    assert graph.overwritten == ["x0"]
