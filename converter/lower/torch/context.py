@@ -45,6 +45,7 @@ class Context(Builder):
         self.nonzero: set[str] = set()
         self._atoms: dict[str, Callable[[], Value]] = {}
         self._fresh_sizes = 0
+        self._short_names: dict[tuple[str, Dim, Dim], str] = {}
 
     @contextmanager
     def body(self, name: str) -> Iterator[Graph]:
@@ -204,11 +205,27 @@ class Context(Builder):
             self._cache[key] = self._atoms[name]()
         return self._cache[key]
 
+    def combine(self, op_type: str, found: Dim, a: Dim, b: Dim) -> Dim:
+        """Return a size that is made of two others; one whose name is too long gets a short one."""
+        if found is not None or a is None or b is None:
+            return found
+        key = (op_type, a, b)
+        if key not in self._short_names:
+            self._short_names[key] = self.unique("size")
+        return self.define(self._short_names[key], lambda: self._combined(op_type, a, b))
+
     def _opaque(self, found: Dim, op_type: str, a: Dim, b: Dim) -> Dim:
         """Say what makes a size that is no polynomial."""
         if isinstance(found, str) and not self.is_known(found):
             self.define(found, lambda: self._combined(op_type, a, b))
-        return found
+        return self.combine(op_type, found, a, b)
+
+    def product(self, sizes: Sequence[Dim]) -> Dim:
+        """Return the product of sizes."""
+        result: Dim = 1
+        for n in sizes:
+            result = self.combine("Mul", dims.mul(result, n), result, n)
+        return result
 
     def _combined(self, op_type: str, a: Dim, b: Dim) -> Value:
         left, right = self.vector([a]), self.vector([b])
