@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from onnx_run import run
 from repository import ROOT
 
 import converter
@@ -206,6 +207,25 @@ def test_names_in_any_spelling(op):
     assert handler_of("aten::add", "Tensor") is OPS["add.Tensor"]
     assert handler_of("aten.relu.default") is OPS["relu"]
     assert handler_of("torchvision::nms") is OPS["torchvision.nms"]
+
+
+def test_sizes_of_long_expressions(op):
+    """Names of sizes have an end: what is longer has a short one, and is computed all the same."""
+    x = op.input("x", "float32", ("n",))
+    n = op.define("n", lambda: op.measured(x, 0))
+    size, expected = n, 7
+    for _ in range(20):
+        thrice = calls.call(op, "_operator.mul", [size, 3])
+        quarter = calls.call(op, "_operator.floordiv", [thrice, 4])
+        size = calls.call(op, "_operator.add", [quarter, n])
+        expected = expected * 3 // 4 + 7
+    negative = calls.call(op, "_operator.neg", [size])
+    squared = calls.call(op, "_operator.pow", [negative, 2])
+    values = [op.scalar(one, "int64") for one in (size, negative, squared)]
+    for name, value in zip("abc", values, strict=True):
+        op.output(value, name)
+    found = run(op.graph, np.zeros(7, "float32"))
+    assert [int(one) for one in found] == [expected, -expected, expected**2]
 
 
 def test_arguments_tell_overloads_apart(op):

@@ -257,6 +257,24 @@ BY_SIZES = [
 ]  # fmt: skip
 
 
+def grow(n, count):
+    """Return a size, and what computes it in the program: an expression of many characters."""
+    size, code = n, "torch.size(x0, 0)"
+    for _ in range(count):
+        size = size * 3 // 4 + n
+        code = f"torch.add(torch.floordiv(torch.mul({code}, 3), 4), torch.size(x0, 0))"
+    return size, code
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_sizes_of_long_expressions(count, tmp_path):
+    code = f"torch.linspace(0., 1., torch.neg(torch.neg({grow(0, count)[1]})))"
+    graph, weights = spellings.torch_script(tmp_path, code, FREE)
+    for n in (1, 2, 9):
+        (found,) = run(graph, np.zeros((n, 3), "float32"), weights=weights)
+        np.testing.assert_allclose(found, np.linspace(0, 1, grow(n, count)[0]), atol=1e-6)
+
+
 @pytest.mark.parametrize(("code", "inputs", "compute"), BY_SIZES)
 def test_sizes_that_only_the_run_knows(code, inputs, compute, tmp_path):
     graph, weights = spellings.torch_script(tmp_path, code, inputs)
