@@ -298,10 +298,9 @@ class _Lowering:
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""
         nodes = list_or_empty(self.current.graph.get("nodes"))
-        self.current.read = {name for node in nodes for name in value_names(node.get("inputs"))}
-        self.current.read.update(name for arg in outputs for name in value_names(arg))
-        for node in nodes:
-            self._node(require_object(node, "a node that is no object"))
+        self.current.read = {name for arg in outputs for name in value_names(arg)}
+        for node in self.current.select_nodes(nodes):
+            self._node(node)
 
     def inner(self, graph: Any, given: Sequence[ProgramValue]) -> list[ProgramValue]:
         """Return what an inner graph yields of these values.
