@@ -18,7 +18,7 @@ from converter.lower.node_checks import check_sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Permutation, Value, identity
+from converter.lower.values import Permutation, Value, broadcast, identity
 from formats.core.weights import Tensor
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
@@ -319,6 +319,18 @@ class Context(Builder):
             return self.constant(np.arange(count), dtype)
         bounds = [self.scalar_of(n, "int64") for n in (0, count, 1)]
         return self.cast(self.emit("Range", *bounds, dtype="int64", shape=(count,)), dtype)
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """Return what shapes broadcast to: of two sizes of different names, the larger one."""
+        found: Shape = ()
+        for shape in shapes:
+            rank = max(len(found), len(shape))
+            pairs = zip(*((1,) * (rank - len(s)) + s for s in (found, shape)), strict=True)
+            known = broadcast(found, shape)
+            found = tuple(
+                self.most(*pair) if n is None else n for n, pair in zip(known, pairs, strict=True)
+            )
+        return found
 
     def filled(self, shape: Sequence[Dim], number: Scalar, dtype: str) -> Value:
         """Return a tensor all of whose elements are one number."""

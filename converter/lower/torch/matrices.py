@@ -18,7 +18,7 @@ from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast
+from converter.lower.values import Value
 
 SMALLEST = 3  # rows of what has formulas
 
@@ -277,7 +277,7 @@ def solve_ex(
 def _broadcast_batches(op: Context, a: Value, b: Value) -> tuple[Value, Value]:
     """Return matrices with equal leading axes."""
     a, b = op.named(a), op.named(b)
-    shape = broadcast(a.shape[:-2], b.shape[:-2])
+    shape = op.broadcast(a.shape[:-2], b.shape[:-2])
     return op.expand(a, (*shape, *a.shape[-2:])), op.expand(b, (*shape, *b.shape[-2:]))
 
 
