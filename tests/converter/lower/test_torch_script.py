@@ -257,6 +257,32 @@ BY_SIZES = [
 ]  # fmt: skip
 
 
+OF_TWO_NAMES = {
+    "torch.masked_select(x0, torch.gt(x1, 0.))": lambda a, b: a[np.broadcast_to(b > 0, a.shape)],
+    "torch.broadcast_tensors([x0, x1])[1]": lambda a, b: np.broadcast_to(b, a.shape),
+    "torch.masked_scatter(x0, torch.gt(x1, 9.), x0)": lambda a, _: a,
+}
+
+
+@pytest.mark.parametrize("code", OF_TWO_NAMES)
+def test_sizes_of_two_names_are_broadcast(code, tmp_path):
+    inputs = [("float32", (5, None)), ("float32", (None,))]
+    graph, weights = spellings.torch_script(tmp_path, code, inputs)
+    rng = np.random.default_rng(0)
+    for left, right in ((4, 4), (4, 1), (0, 0)):
+        a, b = rng.normal(size=(5, left)), rng.normal(size=right)
+        a, b = a.astype("float32"), b.astype("float32")
+        (found,) = run(graph, a, b, weights=weights)
+        np.testing.assert_array_equal(found, OF_TWO_NAMES[code](a, b))
+
+
+def test_adaptive_means_of_no_rows(tmp_path):
+    code = "torch.adaptive_avg_pool1d(x0, [5])"
+    graph, weights = spellings.torch_script(tmp_path, code, [("float32", (0, None, 8))])
+    (found,) = run(graph, np.zeros((0, 3, 8), "float32"), weights=weights)
+    assert found.shape == (0, 3, 5)
+
+
 def grow(n, count):
     """Return a size, and what computes it in the program: an expression of many characters."""
     size, code = n, "torch.size(x0, 0)"
