@@ -240,6 +240,11 @@ class _Lowering:
             name = content.get("as_name")
             if isinstance(name, str):
                 self._number(kind, name)
+        else:  # a list or an object: constants alone have no name
+            for name in value_names(content):
+                what = kind.removeprefix("as_").replace("_", " ")
+                self.findings.append(Finding("input", name, what))
+                self.current.unknown.add(name)
 
     def _number(self, kind: str, name: str) -> None:
         """Add an input that is a number, and no tensor."""

@@ -157,6 +157,8 @@ class GraphValues:
             self.values[content["name"]] = self._checked(content["name"], value)
         elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
             self.values[content["as_name"]] = value
+        elif not self.read.isdisjoint(value_names(content)):
+            raise Unsupported(f"an output {kind.removeprefix('as_').replace('_', ' ')}")
 
     def _checked(self, name: str, tensor: Reference) -> Reference:
         """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.

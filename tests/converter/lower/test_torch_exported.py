@@ -157,6 +157,22 @@ def damage(value, rng):
         value[key] = rng.choice([None, -1, 1 << 40, "nothing", [], {}, 2.5, [None], {"as_int": 7}])
 
 
+def test_inputs_and_outputs_of_other_kinds_are_refused_by_name(read):
+    said, changed = program("elementwise:abs.train")
+    graph = said["graph_module"]["graph"]
+    node = graph["nodes"][0]
+    (output,) = node["outputs"]
+    node["outputs"] = [{"as_optional_tensors": [output]}]
+    with pytest.raises(UnsupportedError, match="an output optional tensors"):
+        lower(read(changed(said)), opset=18)
+    node["outputs"] = [output]
+    (given,) = said["graph_module"]["signature"]["input_specs"]
+    name = given["user_input"]["arg"]["as_tensor"]["name"]
+    given["user_input"]["arg"] = {"as_custom_obj": {"name": name, "class_fqn": "a.B"}}
+    with pytest.raises(UnsupportedError, match="custom obj"):
+        lower(read(changed(said)), opset=18)
+
+
 def write_to_first_input(graph):
     """Begin a graph with a write to the first of its inputs, be it a weight or the user's."""
     arguments = [
