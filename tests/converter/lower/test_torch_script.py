@@ -283,6 +283,17 @@ def test_adaptive_means_of_no_rows(tmp_path):
     assert found.shape == (0, 3, 5)
 
 
+@pytest.mark.parametrize("scale", [1.5, 0.75, 2.0, 0.5])
+def test_axes_of_any_size_grow_by_fractions(scale, tmp_path):
+    code = f"torch.upsample_linear1d(x0, None, False, [{scale}])"
+    graph, weights = spellings.torch_script(tmp_path, code, [("float32", (1, 2, None))])
+    for n in (2, 3, 5, 9, 100):
+        x = np.random.default_rng(n).normal(size=(1, 2, n)).astype("float32")
+        places = np.clip((np.arange(int(n * scale)) + 0.5) / scale - 0.5, 0, n - 1)
+        (found,) = run(graph, x, weights=weights)
+        np.testing.assert_allclose(found, _sampled(x, places, 2), rtol=1e-5, atol=1e-5)
+
+
 def grow(n, count):
     """Return a size, and what computes it in the program: an expression of many characters."""
     size, code = n, "torch.size(x0, 0)"
