@@ -245,12 +245,13 @@ def count_states(rows: list[dict]) -> dict[str, Counter]:
 
 def write_document(rows: list[dict], path: Path, samples: int) -> None:
     """Write the counts, and what is not ok, as tables."""
+    theirs = sum("torch.onnx" in row["outcomes"] for row in rows)
     command = f"python benchmarks/torch_operators.py --samples {samples}"
     lines = [
         "# Operators of torch's own database", "",
         f"`{command}`: the outcome of an operator is the worst of its {samples} samples.", "",
         f"- torch {torch.__version__}", f"- onnxruntime {onnxruntime.__version__}",
-        f"- {len(rows)} operators with determined results", "",
+        f"- {len(rows)} operators with determined results; {theirs} by torch.onnx, too", "",
         f"| | {' | '.join(STATES)} | ok of those with a program |", f"|---|{'---:|' * 6}",
     ]  # fmt: skip
     for route, counts in count_states(rows).items():
@@ -262,7 +263,7 @@ def write_document(rows: list[dict], path: Path, samples: int) -> None:
     lines += ["## Not ok by `convert`", "", "| operator | form | outcome | |", "|---|---|---|---|"]
     for state, route, name, reason in list_outcomes(rows):
         if ROUTES[route] is not run_peer:
-            words = reason.replace("|", "\\|").replace("<", "&lt;")
+            words = reason.removeprefix("not supported: ").replace("|", "\\|").replace("<", "&lt;")
             lines.append(f"| `{name}` | {route} | {state} | {words} |")
     path.write_text("\n".join(lines) + "\n")
 
