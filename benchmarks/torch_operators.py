@@ -1,18 +1,21 @@
 """Torch's own database of operators through our conversion, beside torch's exporter to ONNX.
 
-    PYTHONPATH=. python benchmarks/torch_operators.py [--samples 3] [--names cov,cdist] [--peer]
+    PYTHONPATH=. python benchmarks/torch_operators.py [--samples 3] [--names cov,cdist]
+        [--part 0/4] [--peer 10] [--record FILE.jsonl] [--write FILE.md]
 
 Each operator of ``torch.testing``'s op_db is called with some of its samples, as an exported
 program and as a traced TorchScript archive; what onnxruntime makes of our graph is compared with
 what torch computes. A cell is the worst of an operator's samples: `wrong` numbers, shapes or
 dtypes, `error` (a graph that does not run, or no graph and no refusal), `not supported`, `ok`.
-Operators whose results torch itself draws at random are left out. Nothing is asserted.
-Needs torch, onnxruntime and expecttest; the peer needs onnxscript.
+Operators whose results torch itself draws at random are left out. With ``--peer N``, every Nth
+operator goes through torch.onnx's dynamo exporter, too. ``--record`` appends the outcomes to a
+file, whose operators are not measured again; ``--write`` makes a document of all of them. Nothing
+is asserted. Needs torch, onnxruntime and expecttest; the peer needs onnxscript.
 """
 
 import argparse
+import json
 import re
-import sys
 import tempfile
 import warnings
 from collections import Counter
@@ -32,7 +35,13 @@ from converter.lower import emit, lower
 from converter.options import parse_inputs
 from formats.errors import UnsupportedError
 
-STATES = ("wrong", "error", "not supported", "ok", "no program")  # the worst first
+STATES = {  # the worst first
+    "wrong": "numbers, shapes or dtypes are not torch's",
+    "error": "the graph does not run, or there is none and no refusal",
+    "not supported": "refused by name",
+    "ok": "onnxruntime computes what torch computes",
+    "no program": "torch makes no program of any sample, or there is none to make",
+}
 Run = Callable[["Call", list[torch.Tensor], Path], list[np.ndarray]]
 
 
@@ -160,10 +169,10 @@ def judge(route: Run, call: Call, wanted: list[torch.Tensor], folder: Path) -> t
 
 
 def calls(op, count: int, dtype: torch.dtype | None) -> Iterator[tuple[Call, list[torch.Tensor]]]:
-    """Yield some calls of an operator that draw no random numbers, with torch's answers."""
+    """Yield some calls of an operator, with torch's answers."""
     kinds = (torch.float32, torch.int64, torch.bool) if dtype is None else (dtype,)
     chosen = next((d for d in kinds if d in op.dtypes), None)
-    if chosen is None or is_random(op):
+    if chosen is None:
         return
     samples = list(islice(op.sample_inputs("cpu", chosen), 200))
     for sample in samples[:: max(1, len(samples) // count)][:count]:
@@ -193,15 +202,70 @@ def judge_operator(
     op, routes: list[str], count: int, dtype: torch.dtype | None, folder: Path
 ) -> dict[str, tuple[str, str]]:
     """Return the worst state of an operator by each route, with its reason."""
-    worst = dict.fromkeys(routes, ("no program", ""))
+    worst, order = dict.fromkeys(routes, ("no program", "")), [*STATES]
     for call, wanted in calls(op, count, dtype):
         for route in routes:
             state = judge(ROUTES[route], call, wanted, folder)
-            if STATES.index(state[0]) < STATES.index(worst[route][0]):
+            if order.index(state[0]) < order.index(worst[route][0]):
                 shapes = ", ".join(str(list(t.shape)) for t in call.tensors)
                 fixed = [leaf for leaf in call.fixed if leaf is not None]
                 worst[route] = (state[0], f"{state[1]} (inputs {shapes}; {fixed})")
     return worst
+
+
+def measure(
+    op, routes: list[str], count: int, dtype: torch.dtype | None, folder: Path
+) -> dict[str, tuple[str, str]]:
+    """Return `judge_operator`; an operator of which torch itself makes no sample has no program."""
+    torch.manual_seed(0)
+    try:
+        return judge_operator(op, routes, count, dtype, folder)
+    except Exception as e:  # noqa: BLE001 - whatever torch raises
+        return dict.fromkeys(routes, ("no program", f"{type(e).__name__}: {e}"))
+
+
+def list_outcomes(rows: list[dict]) -> list[tuple[str, str, str, str]]:
+    """Return state, route, operator and reason of all that is not ok, the worst first."""
+    return [
+        (state, route, row["name"], " ".join(reason.split())[:240])
+        for wanted in [*STATES][:3]
+        for row in sorted(rows, key=lambda row: row["name"])
+        for route, (state, reason) in row["outcomes"].items()
+        if state == wanted
+    ]
+
+
+def count_states(rows: list[dict]) -> dict[str, Counter]:
+    """Return the number of operators in each state, by route."""
+    return {
+        route: Counter(row["outcomes"][route][0] for row in rows if route in row["outcomes"])
+        for route in ROUTES
+    }
+
+
+def write_document(rows: list[dict], path: Path, samples: int) -> None:
+    """Write the counts, and what is not ok, as tables."""
+    theirs = sum("torch.onnx" in row["outcomes"] for row in rows)
+    command = f"python benchmarks/torch_operators.py --samples {samples}"
+    lines = [
+        "# Operators of torch's own database", "",
+        f"`{command}`: the outcome of an operator is the worst of its {samples} samples.", "",
+        f"- torch {torch.__version__}", f"- onnxruntime {onnxruntime.__version__}",
+        f"- {len(rows)} operators with determined results; {theirs} by torch.onnx, too", "",
+        f"| | {' | '.join(STATES)} | ok of those with a program |", f"|---|{'---:|' * 6}",
+    ]  # fmt: skip
+    for route, counts in count_states(rows).items():
+        if total := counts.total() - counts["no program"]:
+            share = f"{counts['ok']} of {total}, {counts['ok'] / total:.1%}"
+            cells = (route, *(counts[state] for state in STATES), share)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", *(f"- {state}: {words}" for state, words in STATES.items()), ""]
+    lines += ["## Not ok by `convert`", "", "| operator | form | outcome | |", "|---|---|---|---|"]
+    for state, route, name, reason in list_outcomes(rows):
+        if ROUTES[route] is not run_peer:
+            words = reason.removeprefix("not supported: ").replace("|", "\\|").replace("<", "&lt;")
+            lines.append(f"| `{name}` | {route} | {state} | {words} |")
+    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -210,35 +274,38 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3, help="of each operator")
     parser.add_argument("--dtype", help="of the samples; float32 by default, else int64 or bool")
     parser.add_argument("--names", help="of operators, with commas; all by default")
-    parser.add_argument("--peer", action="store_true", help="run torch.onnx.export, too")
     parser.add_argument("--part", default="0/1", help="I/N: every Nth operator from the Ith on")
+    parser.add_argument("--peer", type=int, default=0, help="N: every Nth by torch.onnx, too")
+    parser.add_argument("--record", type=Path, help="JSON lines, one for each operator")
+    parser.add_argument("--write", type=Path, help="a document of all outcomes")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     dtype = getattr(torch, options.dtype) if options.dtype else None
     at, parts = map(int, options.part.split("/"))
     names = options.names.split(",") if options.names else None
-    chosen = [op for op in op_db if names is None or op.name in names][at::parts]
-    routes = ["exported", "traced", *(["torch.onnx"] if options.peer else [])]
-    results = {}
+    rows: list[dict] = []
+    if options.record is not None and options.record.exists():
+        rows = [json.loads(line) for line in options.record.read_text().splitlines()]
+    known = {row["name"] for row in rows}
+    wanted = [op for op in op_db if names is None or op.name in names][at::parts]
     with tempfile.TemporaryDirectory() as folder:
-        for op in chosen:
-            torch.manual_seed(0)
-            try:
-                worst = judge_operator(op, routes, options.samples, dtype, Path(folder))
-            except Exception as e:  # noqa: BLE001 - a sample that torch itself cannot make
-                worst = dict.fromkeys(routes, ("no program", f"{type(e).__name__}: {e}"))
-            results[op.formatted_name] = worst
-    for state in STATES[:3]:
-        for name, worst in sorted(results.items()):
-            for route in routes:
-                if worst[route][0] == state:
-                    reason = " ".join(worst[route][1].split())
-                    print(f"{state:14}{route:12}{name:40}{reason:.240}")
-    for route in routes:
-        counts = Counter(worst[route][0] for worst in results.values())
+        for number, op in enumerate(wanted):
+            if op.formatted_name in known or is_random(op):
+                continue
+            peer = options.peer and number % options.peer == 0
+            routes = [route for route in ROUTES if peer or route != "torch.onnx"]
+            outcomes = measure(op, routes, options.samples, dtype, Path(folder))
+            rows.append({"name": op.formatted_name, "outcomes": outcomes})
+            if options.record is not None:
+                with options.record.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    for state, route, name, reason in list_outcomes(rows):
+        print(f"{state:14}{route:12}{name:40}{reason}")
+    for route, counts in count_states(rows).items():
         print(f"{route:12}", *(f"{state} {counts[state]}" for state in STATES))
+    if options.write is not None:
+        write_document(rows, options.write, options.samples)
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)
     main()

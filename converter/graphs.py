@@ -383,8 +383,10 @@ def _record_deviations(
     changes: list[Normalisation] = []
     narrowed: dict[str, int] = {}
     unkept: set[str] = set()
+    overwritten: set[str] = set()
     for graph in graphs:
         unkept.update(graph.unkept)
+        overwritten.update(graph.overwritten)
         left_out = [
             *left_out, *(LeftOut(f"output {n}", why) for n, why in graph.left_out.items()),
         ]  # fmt: skip
@@ -414,6 +416,9 @@ def _record_deviations(
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
         changes.append(Normalisation("assignments to variables left out", len(unkept), detail))
+    if overwritten:
+        detail = f"{', '.join(sorted(overwritten)[:5])}: a graph leaves its inputs as they are"
+        changes.append(Normalisation("writes to inputs left out", len(overwritten), detail))
     about = bundle.metadata
     metadata = replace(
         about,

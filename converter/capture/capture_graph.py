@@ -23,6 +23,7 @@ from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, digest, plain
 from converter.extras import describe_install
+from converter.lower import dims
 from converter.lower import lower as lower_bundle
 from converter.lower.graph import Attribute, Graph, Node, Shape
 from converter.lower.onnx.lowering import lower
@@ -372,7 +373,8 @@ def _name_axes(graph: Graph, asked: Mapping[str, Mapping[str, str]]) -> None:
                     f"torch's exporter fixed axis {axis} of {name!r} at {symbol}",
                     hint=f"Give it that size in inputs=, in place of {wanted!r}",
                 )
-            renamed.setdefault(symbol, wanted)
+            factor = dims.find_factor(symbol)
+            renamed.setdefault(symbol, wanted if factor == 1 else f"{factor}*{wanted}")
     _rename_axes(graph, renamed)
 
 

@@ -7,6 +7,7 @@ that it equals itself. A computed name keeps its terms (`SymbolicDim`); the same
 model file is a name like any other.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ Dim: TypeAlias = "int | str | None"  # static, the name of a symbolic dimension,
 Shape: TypeAlias = tuple[Dim, ...]
 Terms = dict[tuple[str, ...], int]  # the sorted names of a product -> its coefficient
 
+MULTIPLE = re.compile(r"([1-9]\d{,5})\*\w+")
 MAX_LENGTH = 200  # characters of a name; a dimension with a longer name becomes unknown
 
 
@@ -132,6 +134,12 @@ def product(sizes: Sequence[Dim]) -> Dim:
     for n in sizes:
         result = mul(result, n)
     return result
+
+
+def find_factor(name: str) -> int:
+    """Return 40 for ``40*n``, of which every size is a multiple, and 1 for any other name."""
+    found = MULTIPLE.fullmatch(name)
+    return int(found[1]) if found else 1
 
 
 def terms(size: int | str) -> Terms:

@@ -148,6 +148,7 @@ class Graph:
         left_out: Optional outputs that are omitted → the reason.
         encoded: Inputs of the source that other inputs replace here.
         unkept: Variables that the source assigns, whose updates a stateless graph does not keep.
+        overwritten: Inputs that the source writes to, which a graph leaves as they are.
         states: Variables whose updates are outputs, to be fed to inputs of the next run.
         exporter: Name and version of the tool that made the graph, where it was not convert.
         notes: Warnings of the exporter, and notes to the reader.
@@ -173,6 +174,7 @@ class Graph:
     left_out: dict[str, str] = field(default_factory=dict)
     encoded: "list[EncodedInput]" = field(default_factory=list)
     unkept: list[str] = field(default_factory=list)
+    overwritten: list[str] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     exporter: str = ""
     notes: list[str] = field(default_factory=list)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, count
@@ -46,7 +44,8 @@ def adaptive_mean(
     last = op.plain(op.transpose(x, order))
     shape = (*last.shape[:-1], dim)
     if 0 in shape:  # the runtime multiplies no empty batches of more than one axis
-        made = op.constant(np.zeros(tuple(n if isinstance(n, int) else 0 for n in shape)), x.dtype)
+        wide = op.reduce("ReduceSum", last, [-1], keepdims=True)
+        made = op.mul(wide, op.reduce("ReduceSum", weights, [0]))
     else:
         made = op.emit("MatMul", last, weights, dtype=x.dtype, shape=shape)
     return op.transpose(made, [order.index(i) for i in range(x.rank)])

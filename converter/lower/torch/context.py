@@ -18,7 +18,7 @@ from converter.lower.node_checks import check_sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.program_values import Number, Scalar, Size
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Permutation, Value, identity
+from converter.lower.values import Permutation, Value, broadcast, identity
 from formats.core.plurals import count
 from formats.core.weights import Tensor
 
@@ -46,6 +46,7 @@ class Context(Builder):
         self.nonzero: set[str] = set()
         self._atoms: dict[str, Callable[[], Value]] = {}
         self._fresh_sizes = 0
+        self._short_names: dict[tuple[str, Dim, Dim], str] = {}
 
     @contextmanager
     def body(self, name: str) -> Iterator[Graph]:
@@ -205,11 +206,27 @@ class Context(Builder):
             self._cache[key] = self._atoms[name]()
         return self._cache[key]
 
+    def combine(self, op_type: str, found: Dim, a: Dim, b: Dim) -> Dim:
+        """Return a size that is made of two others; one whose name is too long gets a short one."""
+        if found is not None or a is None or b is None:
+            return found
+        key = (op_type, a, b)
+        if key not in self._short_names:
+            self._short_names[key] = self.unique("size")
+        return self.define(self._short_names[key], lambda: self._combined(op_type, a, b))
+
     def _opaque(self, found: Dim, op_type: str, a: Dim, b: Dim) -> Dim:
         """Say what makes a size that is no polynomial."""
         if isinstance(found, str) and not self.is_known(found):
             self.define(found, lambda: self._combined(op_type, a, b))
-        return found
+        return self.combine(op_type, found, a, b)
+
+    def product(self, sizes: Sequence[Dim]) -> Dim:
+        """Return the product of sizes."""
+        result: Dim = 1
+        for n in sizes:
+            result = self.combine("Mul", dims.mul(result, n), result, n)
+        return result
 
     def _combined(self, op_type: str, a: Dim, b: Dim) -> Value:
         left, right = self.vector([a]), self.vector([b])
@@ -303,6 +320,18 @@ class Context(Builder):
             return self.constant(np.arange(count), dtype)
         bounds = [self.scalar_of(n, "int64") for n in (0, count, 1)]
         return self.cast(self.emit("Range", *bounds, dtype="int64", shape=(count,)), dtype)
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """Return what shapes broadcast to: of two sizes of different names, the larger one."""
+        found: Shape = ()
+        for shape in shapes:
+            rank = max(len(found), len(shape))
+            pairs = zip(*((1,) * (rank - len(s)) + s for s in (found, shape)), strict=True)
+            known = broadcast(found, shape)
+            found = tuple(
+                self.most(*pair) if n is None else n for n, pair in zip(known, pairs, strict=True)
+            )
+        return found
 
     def filled(self, shape: Sequence[Dim], number: Scalar, dtype: str) -> Value:
         """Return a tensor all of whose elements are one number."""

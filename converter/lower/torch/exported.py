@@ -19,7 +19,7 @@ from converter.lower.torch import calls, complex_tensors, higher_order
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported_values import SYMBOLS, GraphValues
-from converter.lower.torch.mutable_tensors import Reference
+from converter.lower.torch.mutable_tensors import Reference, find_written
 from converter.lower.torch.program_document import (
     Object,
     all_names,
@@ -105,6 +105,7 @@ class _Lowering:
         graph_of_program = require_object(module.get("graph"), "a program without a graph")
         self.current = GraphValues(self.op, graph_of_program, self.names)
         self.weights: dict[str, Reference] = {}  # tensors of the bundle that the program takes
+        self.given: dict[str, Reference] = {}  # tensors that the user gives
         self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
@@ -235,11 +236,16 @@ class _Lowering:
                 value = self.op.input(name, dtype, tuple(shape))
             except ValueError as e:
                 raise UnsupportedError(f"not supported: input {name!r} of {dtype}") from e
-            self.current.values[name] = Reference.to(value)
+            self.given[name] = self.current.values[name] = Reference.to(value)
         elif kind in SYMBOLS and isinstance(content, dict):
             name = content.get("as_name")
             if isinstance(name, str):
                 self._number(kind, name)
+        else:  # a list or an object: constants alone have no name
+            for name in value_names(content):
+                what = kind.removeprefix("as_").replace("_", " ")
+                self.findings.append(Finding("input", name, what))
+                self.current.unknown.add(name)
 
     def _number(self, kind: str, name: str) -> None:
         """Add an input that is a number, and no tensor."""
@@ -279,10 +285,11 @@ class _Lowering:
         return self.op.div(self.op.sub(found, offset), times)
 
     def _note_assignments(self) -> None:
-        """Note the weights that the program writes to in place."""
+        """Note the weights and inputs that the program writes to in place."""
         for tensor, reference in self.weights.items():
             if reference.storage.version:
                 self._assign(tensor)
+        self.op.graph.overwritten += find_written(self.given)
 
     def _assign(self, tensor: str) -> None:
         """Note a weight that the program writes to."""
@@ -297,10 +304,9 @@ class _Lowering:
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""
         nodes = list_or_empty(self.current.graph.get("nodes"))
-        self.current.read = {name for node in nodes for name in value_names(node.get("inputs"))}
-        self.current.read.update(name for arg in outputs for name in value_names(arg))
-        for node in nodes:
-            self._node(require_object(node, "a node that is no object"))
+        self.current.read = {name for arg in outputs for name in value_names(arg)}
+        for node in self.current.select_nodes(nodes):
+            self._node(node)
 
     def inner(self, graph: Any, given: Sequence[ProgramValue]) -> list[ProgramValue]:
         """Return what an inner graph yields of these values.
@@ -412,7 +418,7 @@ class _Lowering:
                 self._assign(self._find_weight(tensor) or tensor)
                 self.results[self._find_weight(tensor)] = {"as_tensor": entry.get("arg")}
             elif kind == "user_input_mutation":
-                self.op.graph.unkept.append(str(entry.get("user_input_name")))
+                self.op.graph.overwritten.append(str(entry.get("user_input_name")))
             elif kind != "token":
                 self.findings.append(Finding("output", kind, kind.replace("_", " ")))
         return found

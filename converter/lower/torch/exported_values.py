@@ -8,6 +8,7 @@ from typing import Any
 
 from converter.lower import dims
 from converter.lower.graph import Dim, Shape
+from converter.lower.torch.calls import DROPPED
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parse_size
 from converter.lower.torch.mutable_tensors import Reference
@@ -20,6 +21,7 @@ from converter.lower.torch.program_document import (
     value_names,
 )
 from converter.lower.torch.program_values import ProgramValue
+from converter.lower.torch.table import plain_name
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.core.plurals import count
@@ -59,6 +61,21 @@ class GraphValues:
         self.unknown: set[str] = set()
         self.read: set[str] = set()
         self.absent: set[str] = set()
+
+    def select_nodes(self, nodes: Sequence[Any]) -> list[Object]:
+        """Return nodes without those that only assertions need, and note which values are read."""
+        selected = []
+        for node in reversed(nodes):
+            node = require_object(node, "a node that is no object")
+            outputs = list_or_empty(node.get("outputs"))
+            are_numbers = outputs and all(map(_is_number, outputs))
+            if plain_name(str(node.get("target"))) in DROPPED or (
+                are_numbers and self.read.isdisjoint(all_names(outputs))
+            ):
+                continue
+            self.read.update(value_names(node.get("inputs")))
+            selected.append(node)
+        return selected[::-1]
 
     def argument(self, arg: Any) -> ProgramValue:
         """Return an argument of a node.
@@ -141,6 +158,8 @@ class GraphValues:
             self.values[content["name"]] = self._checked(content["name"], value)
         elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
             self.values[content["as_name"]] = value
+        elif not self.read.isdisjoint(value_names(content)):
+            raise Unsupported(f"an output {kind.removeprefix('as_').replace('_', ' ')}")
 
     def _checked(self, name: str, tensor: Reference) -> Reference:
         """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
@@ -207,3 +226,8 @@ class GraphValues:
             if n != 1 and step != apart:
                 raise Unsupported("a view of memory in which the elements do not lie in order")
             apart = dims.mul(apart, n)
+
+
+def _is_number(output: Any) -> bool:
+    """Return whether what a node yields is a number: nothing else can come of that node."""
+    return isinstance(output, dict) and set(output) <= set(SYMBOLS)

@@ -228,24 +228,57 @@ def matrix_rank_of_tensor(op: Context, input: Value, tol: Value, hermitian: bool
 def lstsq(
     op: Context, self: Value, b: Value, rcond: float | None = None, driver: str | None = None
 ) -> list[Value | Unsupported]:
-    """The least-squares solution x of `self @ x = b`, of least norm; and the rest without ranks.
+    """The least-squares solution of least norm; residuals, ranks and singular values.
 
-    The driver `gels` takes for granted that ranks are full, and so yields residuals and no ranks.
+    Which of the others a driver computes is torch's on the CPU: what it does not is empty.
     """
+    driver = driver or "gelsy"
+    if driver == "gelsy" and rcond is not None:  # it cuts off another factor than singular values
+        raise Unsupported("rcond of least squares by the driver gelsy; gelsd has it, too")
     is_vector = b.rank == 1 or (self.rank == b.rank + 1 and self.shape[:-1] == b.shape)
     right = op.unsqueeze(b, [-1]) if is_vector else b
-    found = op.matmul(pinv(op, self, None if rcond is None else 0.0, rcond), right)
+    atol = None if rcond is None else 0.0
+    found = op.matmul(pinv(op, self, atol, rcond), right)
     x = op.squeeze(found, [-1]) if is_vector else found
-    rows, columns = self.shape[-2:]
-    if driver != "gels" or not isinstance(rows, int) or not isinstance(columns, int):
-        rest = Unsupported("residuals, ranks and singular values of least squares")
-        return [x, rest, rest, rest]
-    nothing = op.constant(np.zeros(0), self.dtype)
+    residuals: Value | Unsupported = op.constant(np.zeros(0), self.dtype)
+    ranks, values = op.constant(np.zeros(0), "int64"), residuals
+    if driver != "gels":
+        ranks = _rank(op, self, atol, rcond, is_symmetric=False)
+    if driver in ("gelsd", "gelss"):
+        values = linalg.singular_values(op, self)
+    if driver != "gelsy":
+        residuals = _residuals(op, self, found, right, None if driver == "gels" else ranks)
+    return [x, residuals, ranks, values]
+
+
+def _residuals(
+    op: Context, a: Value, x: Value, b: Value, ranks: Value | None
+) -> Value | Unsupported:
+    """Return the squared residuals of `a @ x = b`: none but of more equations than unknowns.
+
+    Args:
+        op: Builder.
+        a: [..., m, n].
+        x: [..., n, k].
+        b: [..., m, k].
+        ranks: Those of `a`; None where they are taken to be n.
+    """
+    rows, columns = a.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return Unsupported("residuals of matrices of dynamic sizes")
     if rows <= columns:
-        return [x, nothing, op.constant(np.zeros(0), "int64"), nothing]
-    apart = op.sub(op.matmul(self, found), right)
-    residuals = op.reduce("ReduceSum", op.mul(apart, apart), [-2])
-    return [x, residuals, op.constant(np.zeros(0), "int64"), nothing]
+        return op.constant(np.zeros(0), a.dtype)
+    apart = op.sub(op.matmul(a, x), b)
+    found = op.reduce("ReduceSum", op.mul(apart, apart), [-2])
+    if ranks is None:
+        return found
+    if ranks.rank:
+        return Unsupported("residuals of several matrices, which torch gives if all ranks are full")
+    is_full = op.cast(op.elementwise("Equal", ranks, columns), "int64")
+    start, axis = op.constant([0], "int64"), op.constant([0], "int64")
+    count = op.mul(op.reshape(is_full, (1,)), op.size(found, 0))
+    inputs = [op.plain(found), start, count, axis]
+    return op.node("Slice", inputs, [(found.dtype, (None,))])[0]
 
 
 # -- others ----------------------------------------------------------------------------------------

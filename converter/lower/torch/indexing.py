@@ -6,14 +6,13 @@ Spec: numpy's advanced indexing, https://numpy.org/doc/2.3/user/basics.indexing.
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.graph import Dim
 from converter.lower.ops.index import take_along_axis
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Int
 from converter.lower.torch.slicing import select
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast
+from converter.lower.values import Value
 
 MASKS = ("bool", "uint8")
 
@@ -67,7 +66,7 @@ def argwhere(op: Context, self: Value) -> Value:
 @aten("masked_select")
 def masked_select(op: Context, self: Value, mask: Value) -> Value:
     """The elements where a mask is true, as a vector."""
-    shape = broadcast(op.named(self).shape, op.named(mask).shape) or (1,)
+    shape = op.broadcast(op.named(self).shape, op.named(mask).shape) or (1,)
     x, held = op.expand(self, shape), op.expand(op.cast(mask, "bool"), shape)
     places = nonzero_of(op, held)
     return op.emit("GatherND", x, places, dtype=x.dtype, shape=places.shape[:1])
@@ -131,9 +130,7 @@ def spread_masks(op: Context, indices: Sequence[Value | None]) -> list[Value | N
 
 def places_of(op: Context, indices: Sequence[Value]) -> Value:
     """Return broadcast indices stacked along a last axis."""
-    shape: tuple[Dim, ...] = ()
-    for index in indices:
-        shape = broadcast(shape, op.named(index).shape)
+    shape = op.broadcast(*(op.named(index).shape for index in indices))
     wide = [op.unsqueeze(op.expand(i, shape), [-1]) for i in indices]
     made = op.concat(wide, len(shape))
     return op.shaped(made, (*shape, len(indices)))

@@ -11,7 +11,7 @@ from converter.lower.torch.program_values import Scalar, Tensors
 from converter.lower.torch.promotion import kind, result_type
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast
+from converter.lower.values import Value
 
 
 @aten("linear")
@@ -129,7 +129,7 @@ def _sum(op: Context, a: Value, b: Value, beta: Scalar, alpha: Scalar) -> Value:
     second = scale(op, b, alpha, dtype)
     assert isinstance(second, Value)
     if isinstance(beta, int | float) and beta == 0:  # what a holds does not matter, NaN included
-        return op.expand(second, broadcast(op.named(a).shape, op.named(b).shape), like=b)
+        return op.expand(second, op.broadcast(op.named(a).shape, op.named(b).shape))
     first = scale(op, a, beta, dtype)
     assert isinstance(first, Value)
     return op.add(first, second)

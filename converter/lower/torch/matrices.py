@@ -228,7 +228,7 @@ def _first_on_diagonal(op: Context, x: Value, is_flaw: Callable[[Value], Value])
     Returns:
         [...] of int32: the index from 1 on; 0 where there is none.
     """
-    if 0 in x.shape[-2:]:
+    if 0 in x.shape:
         return op.filled(op.named(x).shape[:-2], 0, "int32")
     flaws = op.cast(is_flaw(diagonal(op, x, 0, -2, -1)), "int32")
     shape = flaws.shape[:-1]
@@ -266,14 +266,19 @@ def solve_ex(
     del check_errors
     if not left:
         across = [linalg.transpose(op, x) for x in (A, B)]
-        found = linalg.transpose(op, linalg.solve(op, *across))
+        found = linalg.transpose(op, linalg.solve(op, *_broadcast_batches(op, *across)))
         return [found, _singular_at(op, across[0])]
     is_vector = B.rank == 1 or (A.rank == B.rank + 1 and A.shape[:-1] == B.shape)
     right = op.unsqueeze(B, [-1]) if is_vector else B
-    if A.rank != right.rank:
-        raise Unsupported("a solution for matrices that are broadcast")
-    made = linalg.solve(op, A, right)
+    made = linalg.solve(op, *_broadcast_batches(op, A, right))
     return [op.squeeze(made, [-1]) if is_vector else made, _singular_at(op, A)]
+
+
+def _broadcast_batches(op: Context, a: Value, b: Value) -> tuple[Value, Value]:
+    """Return matrices with equal leading axes."""
+    a, b = op.named(a), op.named(b)
+    shape = op.broadcast(a.shape[:-2], b.shape[:-2])
+    return op.expand(a, (*shape, *a.shape[-2:])), op.expand(b, (*shape, *b.shape[-2:]))
 
 
 @aten("_linalg_solve_ex")

@@ -6,7 +6,7 @@ view is made anew from that once it has changed; writing through a view writes w
 into its base (`converter.lower.torch.views`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from converter.lower.unsupported import Unsupported
@@ -119,3 +119,8 @@ class Reference:
         if self.is_doubtful or self.write is None:
             raise Unsupported("an operation in place, on a view that cannot be written through")
         self.base.assign(self.write(self.base.read(), value))
+
+
+def find_written(tensors: Mapping[str, Reference]) -> list[str]:
+    """Return the names of tensors that the program has written to."""
+    return [name for name, reference in tensors.items() if reference.storage.version]

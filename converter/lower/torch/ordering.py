@@ -110,8 +110,10 @@ def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> lis
 
 @aten("median")
 def median(op: Context, self: Value) -> Value:
-    """The lower median of all elements."""
+    """The lower median of all elements; NaN of none."""
     x = op.named(self)
+    if 0 in x.shape and kind(x.dtype) == 2:
+        return op.constant(math.nan, x.dtype)
     return median_dim(op, op.reshape(x, (dims.product(x.shape),)), 0)[0]
 
 
@@ -125,14 +127,14 @@ def nanmedian_along(op: Context, self: Value, dim: int, keepdim: bool = False) -
     axis = self.axis(dim)
     x = op.named(self)
     is_nan = op.unary("IsNaN", x)
-    rising = ordered.sort(op, op.where(is_nan, op.constant(math.inf, x.dtype), x), axis)
+    rising = ordered.sort(op, op.where(is_nan, op.constant(math.inf, x.dtype), x), axis)[0]
     count = op.reduce("ReduceSum", op.cast(op.unary("Not", is_nan), "int64"), [axis], keepdims=True)
     most = op.elementwise("Max", count, op.constant(1, "int64"))
     middle = op.div(op.sub(most, 1), 2)
     shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    values, indices = (
-        op.emit("GatherElements", v, middle, dtype=v.dtype, shape=shape, axis=axis) for v in rising
-    )
+    values = op.emit("GatherElements", rising, middle, dtype=x.dtype, shape=shape, axis=axis)
+    is_it = op.cast(op.elementwise("Equal", x, values), "int64")
+    indices = op.emit("ArgMax", is_it, dtype="int64", shape=shape, axis=axis, keepdims=1)
     values = op.where(op.elementwise("Equal", count, op.constant(0, "int64")), math.nan, values)
     return [v if keepdim else op.squeeze(v, [axis]) for v in (values, indices)]
 

@@ -45,10 +45,10 @@ def integer(dim: Dim) -> Int:
     """Return a known size as a value of the program.
 
     Raises:
-        ValueError: It is not known.
+        Unsupported: It is not known.
     """
     if dim is None:
-        raise ValueError("a size that is not known")
+        raise Unsupported("a size that is not known")
     return dim if isinstance(dim, int) else Size(dim)
 
 

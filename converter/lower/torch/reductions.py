@@ -13,7 +13,7 @@ from converter.lower.torch.promotion import floating, kind, result_type, togethe
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast
+from converter.lower.values import Value
 
 Axes = int | Sequence[int] | None
 
@@ -345,7 +345,7 @@ def pairwise_distance(
 def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
     """The cosine similarity of vectors along an axis."""
     first, second = together(op, [x1, x2], floating(result_type(x1, x2)))
-    shape = broadcast(op.named(first).shape, op.named(second).shape)
+    shape = op.broadcast(op.named(first).shape, op.named(second).shape)
     least = op.constant(eps, first.dtype)
     sides = [
         op.div(x, op.elementwise("Max", norm_of(op, x, 2.0, [dim], keepdim=True), least))

@@ -23,6 +23,7 @@ from converter.lower.values import Value
 CUBIC = -0.75
 SMOOTH = -0.5  # of what is averaged
 RANKS = (1, 2, 3)
+MOST_EXACT = 1 << 8  # of which float32 represents the products with any usual size
 
 
 def resize_images(
@@ -104,8 +105,9 @@ def _grow(op: Context, n: Dim, scale: float | None) -> Dim:
         raise Unsupported("an image without a size")
     if isinstance(n, int):
         return math.floor(n * scale)
-    if float(scale).is_integer():
-        return dims.mul(n, int(scale))
+    if _is_exact(scale):
+        above, below = float(scale).as_integer_ratio()
+        return op.floordiv(dims.mul(n, above), below)
     if float(1 / scale).is_integer():
         return op.floordiv(n, int(1 / scale))
     raise Unsupported("an axis of a dynamic size times a fraction")
@@ -120,11 +122,15 @@ def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
         return float(found) if isinstance(found, int) else None
     if isinstance(n, int):
         return scale if math.floor(n * float(np.float32(scale))) == target else None
-    if float(scale).is_integer():
-        return scale if dims.mul(n, int(scale)) == target else None
-    # A half of a size, and a half of that, are exact, and rounded down by both.
-    halves = scale < 1 and math.frexp(scale)[0] == 0.5
-    return scale if halves and dims.floordiv(n, int(1 / scale)) == target else None
+    if not _is_exact(scale):
+        return None
+    above, below = float(scale).as_integer_ratio()
+    return scale if dims.floordiv(dims.mul(n, above), below) == target else None
+
+
+def _is_exact(scale: float) -> bool:
+    """Return whether a size times a scale is exact in float32, too, before it is rounded down."""
+    return max(float(scale).as_integer_ratio()) <= MOST_EXACT
 
 
 def _is_quotient(n: Dim, scale: float, target: Dim) -> bool:

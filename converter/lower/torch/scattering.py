@@ -16,7 +16,7 @@ from converter.lower.torch.promotion import together
 from converter.lower.torch.slicing import END, bound
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast, inverse
+from converter.lower.values import Value, inverse
 
 REDUCTIONS = {
     "sum": "add",
@@ -423,7 +423,7 @@ def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool 
 def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
     """The tensor, with consecutive source elements where a mask is true."""
     x = op.named(self)
-    shape = broadcast(x.shape, op.named(mask).shape)
+    shape = op.broadcast(x.shape, op.named(mask).shape)
     x, held = op.expand(x, shape), op.expand(op.cast(mask, "bool"), shape)
     whole = dims.product(x.shape)
     flat = op.reshape(op.cast(held, "int64"), (whole,))

@@ -17,7 +17,7 @@ from converter.lower.torch.promotion import result_type
 from converter.lower.torch.slicing import END
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
-from converter.lower.values import Value, broadcast
+from converter.lower.values import Value
 
 
 def infer_size(op: Context, x: Value, shape: Ints) -> list[Dim]:
@@ -251,9 +251,7 @@ def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
 @aten("broadcast_tensors")
 def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
     """Tensors broadcast to a common shape."""
-    shape: tuple[Dim, ...] = ()
-    for x in tensors:
-        shape = broadcast(shape, op.named(x).shape)
+    shape = op.broadcast(*(op.named(x).shape for x in tensors))
     return [op.expand(x, shape) for x in tensors]
 
 

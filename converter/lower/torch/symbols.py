@@ -32,7 +32,7 @@ def sizes_of(op: Context, self: Value) -> list[Int]:
 @aten("sym_numel", "numel")
 def numel(op: Context, self: Value) -> Int:
     """The number of elements."""
-    return integer(dims.product(op.named(self).shape))
+    return integer(op.product(op.named(self).shape))
 
 
 @aten("dim")
@@ -108,7 +108,8 @@ def binary(
     if _is_plain(a, b):
         return plain(a, b)  # type: ignore[arg-type]
     if named is not None and _is_size(a, b):
-        return integer(named(op, a, b))  # type: ignore[arg-type]
+        size = named(op, a, b)  # type: ignore[arg-type]
+        return integer(op.combine(op_type, size, a, b))  # type: ignore[arg-type]
     left, right, _ = _same_dtype(op, a, b)
     return Number(op.elementwise(op_type, left, right))
 
@@ -148,7 +149,7 @@ def truediv(op: Context, a: Scalar, b: Scalar) -> Scalar:
 def neg(op: Context, a: Scalar) -> Scalar:
     """`-a`."""
     if isinstance(a, Size):
-        return integer(dims.mul(a, -1))
+        return integer(op.product([a, -1]))
     if isinstance(a, Number):
         return Number(op.unary("Neg", a.value))
     return -a
@@ -161,9 +162,8 @@ def power(op: Context, a: Scalar, b: Scalar) -> Scalar:
         return a**b  # type: ignore[operator]
     dtype = "float64"
     if isinstance(a, int | Size) and isinstance(b, int) and b >= 0:
-        size = dims.product([a] * b) if b <= 4 else None
-        if size is not None:
-            return integer(size)
+        if b <= 4:
+            return integer(op.product([a] * b))
         dtype = "int64"
     return Number(op.elementwise("Pow", op.scalar(a, dtype), op.scalar(b, dtype)))
 

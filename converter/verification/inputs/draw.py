@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.element_types import numpy_type
 from converter.lower.keras.model import Model, Reference, references
 from formats.core.bundle import TensorSpec
@@ -299,7 +300,8 @@ def _choose_shapes(
             elif axis == 0:
                 shape.append(named.setdefault(n, BATCHES[sizing]))
             else:
-                shape.append(named.setdefault(n, steps[(axis - 1) % len(steps)]))
+                size, unit = steps[(axis - 1) % len(steps)], dims.find_factor(n)
+                shape.append(named.setdefault(n, -(-size // unit) * unit))
         shapes.append(tuple(shape))
 
     def size_of(n: int | str) -> int:

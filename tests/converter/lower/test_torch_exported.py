@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from onnx_run import run
 from repository import ROOT
 
 import converter
@@ -156,17 +157,43 @@ def damage(value, rng):
         value[key] = rng.choice([None, -1, 1 << 40, "nothing", [], {}, 2.5, [None], {"as_int": 7}])
 
 
-def test_a_write_to_a_weight_is_noted(read):
-    said, changed = program("states:embedding.train")
+def test_inputs_and_outputs_of_other_kinds_are_refused_by_name(read):
+    said, changed = program("elementwise:abs.train")
     graph = said["graph_module"]["graph"]
-    name = graph["inputs"][0]["as_tensor"]["name"]
+    node = graph["nodes"][0]
+    (output,) = node["outputs"]
+    node["outputs"] = [{"as_optional_tensors": [output]}]
+    with pytest.raises(UnsupportedError, match="an output optional tensors"):
+        lower(read(changed(said)), opset=18)
+    node["outputs"] = [output]
+    (given,) = said["graph_module"]["signature"]["input_specs"]
+    name = given["user_input"]["arg"]["as_tensor"]["name"]
+    given["user_input"]["arg"] = {"as_custom_obj": {"name": name, "class_fqn": "a.B"}}
+    with pytest.raises(UnsupportedError, match="custom obj"):
+        lower(read(changed(said)), opset=18)
+
+
+def write_to_first_input(graph):
+    """Begin a graph with a write to the first of its inputs, be it a weight or the user's."""
     arguments = [
-        {"name": "self", "arg": {"as_tensor": {"name": name}}, "kind": 1},
+        {"name": "self", "arg": graph["inputs"][0], "kind": 1},
         {"name": "other", "arg": {"as_int": 1}, "kind": 1},
     ]
     write = {"target": "torch.ops.aten.add_.Tensor", "inputs": arguments, "outputs": []}
     graph["nodes"].insert(0, write)
+
+
+def test_a_write_to_a_weight_is_noted(read):
+    said, changed = program("states:embedding.train")
+    write_to_first_input(said["graph_module"]["graph"])
     assert lower(read(changed(said)), opset=18).unkept == ["weight"]
+
+
+def test_a_write_to_an_input_is_noted(read):
+    said, changed = program("elementwise:abs.train")
+    write_to_first_input(said["graph_module"]["graph"])
+    graph = lower(read(changed(said)), opset=18)
+    assert graph.overwritten == graph.inputs
 
 
 def test_lowering_imports_no_torch(tmp_path):
@@ -196,6 +223,25 @@ def test_names_in_any_spelling(op):
     assert handler_of("aten::add", "Tensor") is OPS["add.Tensor"]
     assert handler_of("aten.relu.default") is OPS["relu"]
     assert handler_of("torchvision::nms") is OPS["torchvision.nms"]
+
+
+def test_sizes_of_long_expressions(op):
+    """Names of sizes have an end: what is longer has a short one, and is computed all the same."""
+    x = op.input("x", "float32", ("n",))
+    n = op.define("n", lambda: op.measured(x, 0))
+    size, expected = n, 7
+    for _ in range(20):
+        thrice = calls.call(op, "_operator.mul", [size, 3])
+        quarter = calls.call(op, "_operator.floordiv", [thrice, 4])
+        size = calls.call(op, "_operator.add", [quarter, n])
+        expected = expected * 3 // 4 + 7
+    negative = calls.call(op, "_operator.neg", [size])
+    squared = calls.call(op, "_operator.pow", [negative, 2])
+    values = [op.scalar(one, "int64") for one in (size, negative, squared)]
+    for name, value in zip("abc", values, strict=True):
+        op.output(value, name)
+    found = run(op.graph, np.zeros(7, "float32"))
+    assert [int(one) for one in found] == [expected, -expected, expected**2]
 
 
 def test_arguments_tell_overloads_apart(op):

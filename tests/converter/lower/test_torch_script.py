@@ -11,6 +11,7 @@ from torch_scripts import PROGRAMS, check_runs, unpacked
 
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
+from converter.lower.torch.script.source import decode_signed_bytes
 from converter.options import parse_inputs
 from formats.artifact import Artifact
 from formats.errors import UsageError
@@ -256,6 +257,61 @@ BY_SIZES = [
 ]  # fmt: skip
 
 
+OF_TWO_NAMES = {
+    "torch.masked_select(x0, torch.gt(x1, 0.))": lambda a, b: a[np.broadcast_to(b > 0, a.shape)],
+    "torch.broadcast_tensors([x0, x1])[1]": lambda a, b: np.broadcast_to(b, a.shape),
+    "torch.masked_scatter(x0, torch.gt(x1, 9.), x0)": lambda a, _: a,
+}
+
+
+@pytest.mark.parametrize("code", OF_TWO_NAMES)
+def test_sizes_of_two_names_are_broadcast(code, tmp_path):
+    inputs = [("float32", (5, None)), ("float32", (None,))]
+    graph, weights = spellings.torch_script(tmp_path, code, inputs)
+    rng = np.random.default_rng(0)
+    for left, right in ((4, 4), (4, 1), (0, 0)):
+        a, b = rng.normal(size=(5, left)), rng.normal(size=right)
+        a, b = a.astype("float32"), b.astype("float32")
+        (found,) = run(graph, a, b, weights=weights)
+        np.testing.assert_array_equal(found, OF_TWO_NAMES[code](a, b))
+
+
+def test_adaptive_means_of_no_rows(tmp_path):
+    code = "torch.adaptive_avg_pool1d(x0, [5])"
+    graph, weights = spellings.torch_script(tmp_path, code, [("float32", (0, None, 8))])
+    (found,) = run(graph, np.zeros((0, 3, 8), "float32"), weights=weights)
+    assert found.shape == (0, 3, 5)
+
+
+@pytest.mark.parametrize("scale", [1.5, 0.75, 2.0, 0.5])
+def test_axes_of_any_size_grow_by_fractions(scale, tmp_path):
+    code = f"torch.upsample_linear1d(x0, None, False, [{scale}])"
+    graph, weights = spellings.torch_script(tmp_path, code, [("float32", (1, 2, None))])
+    for n in (2, 3, 5, 9, 100):
+        x = np.random.default_rng(n).normal(size=(1, 2, n)).astype("float32")
+        places = np.clip((np.arange(int(n * scale)) + 0.5) / scale - 0.5, 0, n - 1)
+        (found,) = run(graph, x, weights=weights)
+        np.testing.assert_allclose(found, _sampled(x, places, 2), rtol=1e-5, atol=1e-5)
+
+
+def grow(n, count):
+    """Return a size, and what computes it in the program: an expression of many characters."""
+    size, code = n, "torch.size(x0, 0)"
+    for _ in range(count):
+        size = size * 3 // 4 + n
+        code = f"torch.add(torch.floordiv(torch.mul({code}, 3), 4), torch.size(x0, 0))"
+    return size, code
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_sizes_of_long_expressions(count, tmp_path):
+    code = f"torch.linspace(0., 1., torch.neg(torch.neg({grow(0, count)[1]})))"
+    graph, weights = spellings.torch_script(tmp_path, code, FREE)
+    for n in (1, 2, 9):
+        (found,) = run(graph, np.zeros((n, 3), "float32"), weights=weights)
+        np.testing.assert_allclose(found, np.linspace(0, 1, grow(n, count)[0]), atol=1e-6)
+
+
 @pytest.mark.parametrize(("code", "inputs", "compute"), BY_SIZES)
 def test_sizes_that_only_the_run_knows(code, inputs, compute, tmp_path):
     graph, weights = spellings.torch_script(tmp_path, code, inputs)
@@ -268,3 +324,28 @@ def test_sizes_that_only_the_run_knows(code, inputs, compute, tmp_path):
         expected = np.asarray(compute(x), "float32")
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# Names in the source text of torch 2.13, which itself cannot load them: bytes of signed numbers.
+WRITTEN = {
+    "gr\\0)+\\//.\\0)+\\/,/e": "größe",
+    "\\0--\\/*0\\/*-": "名",
+    "\\\\/*0\\000\\001": "\\\\/*0\\000\\001",  # an escaped backslash, NUL and 1
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_names_beyond_ascii(written):
+    assert decode_signed_bytes(written) == WRITTEN[written]
+
+
+def test_outputs_are_called_as_the_program_calls_them(tmp_path):
+    code = 'return annotate(Dict[str, Tensor], {"gr\\0)+\\//.\\0)+\\/,/e": torch.neg(x0)})'
+    graph, _ = spellings.torch_script(tmp_path, [code], FREE)
+    assert graph.outputs == ["größe"]
+
+
+def test_a_write_to_an_input_is_noted(tmp_path):
+    code = ["_0 = torch.add_(torch.select(x0, 1, 0), 1)", "return torch.mul(x0, x1)"]
+    graph, _ = spellings.torch_script(tmp_path, code, FREE * 2)
+    assert graph.overwritten == ["x0"]

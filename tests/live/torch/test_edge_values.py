@@ -18,7 +18,12 @@ INTEGERS = [np.array([[7, -7, 3, -3, 0, 5, 2**31 - 1]], "int32"),
 MIXED = [np.array([[[1, math.nan, 3, -math.inf, 5, math.inf, -2, 0.5]]], "float32")]
 ENDLESS = [np.full((1, 1, 8), -math.inf, "float32")]
 NO_ROWS, NO_COLUMNS = [np.zeros((0, 3), "float32")], [np.zeros((2, 0), "float32")]
+ALL_BUT_ONE = [np.array([[math.nan, math.nan, math.inf, math.nan]], "float32")]
 MATRIX = [np.random.default_rng(0).normal(size=(4, 4)).astype("float32")]
+DRAWN = np.random.default_rng(1).normal(size=(9, 3, 3)).astype("float32")
+EQUATIONS = [DRAWN[:2].reshape(6, 3), DRAWN[2:4].reshape(6, 3)]
+STACKS = [DRAWN[:4], DRAWN[4]]  # one matrix for all of a stack
+NOTHING = [np.zeros((0, 5, 5), "float32")]
 DIVIDED = [np.array([[12, -18, 0, 7, 0, 2**40]]), np.array([[18, 12, 5, 0, 0, 6]])]
 ONE = [np.array(0.7, "float32")]
 # fmt: off
@@ -40,7 +45,8 @@ CALLS = [
     (ENDLESS, "amax(x0, [2])|logsumexp(x0, [2])|softmax(x0, 2)|logcumsumexp(x0, 2)"),
     (NO_ROWS, """
         sum(x0)|sum(x0, 0)|mean(x0)|mean(x0, 0)|prod(x0, 0)|var(x0)|any(x0)|all(x0)|std(x0, 0)
-        logsumexp(x0, [0])|cumsum(x0, 0)|flip(x0, [0])|norm(x0)|var(x0, 1)"""),
+        logsumexp(x0, [0])|cumsum(x0, 0)|flip(x0, [0])|norm(x0)|var(x0, 1)|median(x0)
+        cumprod(x0, 0)"""),
     (EACH, """
         special_bessel_j0(x0)|special_bessel_j1(x0)|special_bessel_y0(x0)|special_bessel_y1(x0)
         i0(x0)|special_i0e(x0)|special_i1(x0)|special_i1e(x0)|special_modified_bessel_k0(x0)
@@ -80,6 +86,17 @@ CALLS = [
         index_add(x0, 0, torch.tensor([0]), x0)|index_copy(x0, 0, torch.tensor([0]), x0)
         index_fill(x0, 0, torch.tensor([0]), 3.)|swapaxes(x0, 0, -1)|nanmedian(x0)
         quantile(x0, 0.5, -1)|cov(x0)|corrcoef(x0)|special_erfcx(x0)"""),
+    (ALL_BUT_ONE, "nanmedian(x0, 1)[0]|nanmedian(x0, 1)[1]|nanmedian(x0)"),
+    (EQUATIONS, """
+        linalg_lstsq(x0, x1)[1]|linalg_lstsq(x0, x1)[2]|linalg_lstsq(x0, x1)[3]
+        linalg_lstsq(x0, x1, driver="gelsd")[0]|linalg_lstsq(x0, x1, driver="gelsd")[1]
+        linalg_lstsq(x0, x1, driver="gelsd")[2]|linalg_lstsq(x0, x1, driver="gelss")[3]
+        linalg_lstsq(x0, x1, driver="gels")[1]|linalg_lstsq(x0, x1, 0.9, driver="gelss")[1]
+        linalg_lstsq(x0, x1, 0.9, driver="gelsd")[2]"""),
+    (STACKS, """
+        linalg_solve(x0, x1)|linalg_solve(x0, x1, left=False)|linalg_solve_ex(x0, x1)[1]
+        linalg_solve(x1, x0)|linalg_solve_ex(x1, x0)[1]"""),
+    (NOTHING, "linalg_inv_ex(x0)[0]|linalg_inv_ex(x0)[1]|linalg_cholesky_ex(x0)[1]|linalg_det(x0)"),
     (NO_COLUMNS, """
         sum(x0, 1)|mean(x0, 1)|prod(x0, 1)|softmax(x0, 1)|var(x0, [1])|cat([x0, x0], 1)
         matmul(x0, torch.t(x0))"""),

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = {"vocab_size": 99, "max_position_embeddings": 64}
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 48}  # fmt: skip
+AUDIO = {**SIZE, "conv_dim": [16] * 3, "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2],
+         "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}  # fmt: skip
 VISION = {**SIZE, "image_size": 32, "patch_size": 8}
 MODELS = {
     "bert": ("BertForSequenceClassification", {**TEXT, **SIZE, "num_labels": 3}),
@@ -42,6 +44,8 @@ MODELS = {
         "max_target_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
         "decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None,
     }),
+    "sew": ("SEWForSequenceClassification", AUDIO),
+    "sew-d": ("SEWDForSequenceClassification", AUDIO),  # torch exports it for multiples of 40
 }  # fmt: skip
 # Inputs and outputs as Optimum names them.
 EXPECTED = {
@@ -55,6 +59,8 @@ EXPECTED = {
     "clip": (["input_ids", "pixel_values", "attention_mask"],
              ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]),
     "whisper": (["input_features", "decoder_input_ids"], ["logits", "encoder_last_hidden_state"]),
+    "sew": (["input_values"], ["logits"]),
+    "sew-d": (["input_values"], ["logits"]),
 }  # fmt: skip
 
 
@@ -86,7 +92,8 @@ def folders(tmp_path_factory):
 
 
 def draw(model, names, batch, length):
-    sizes = {"pixel_values": (batch, 3, 32, 32), "input_features": (batch, 16, 64)}
+    sizes = {"pixel_values": (batch, 3, 32, 32), "input_features": (batch, 16, 64),
+             "input_values": (batch, 40 * length)}  # fmt: skip
     given = {}
     for name in names:
         if name in sizes:

@@ -6,7 +6,7 @@ from typing import TypeVar
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
-from converter.lower.torch.mutable_tensors import Reference
+from converter.lower.torch.mutable_tensors import Reference, find_written
 from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.script.fixed_sizes import Fixed
 from converter.lower.torch.script.inputs import (
@@ -131,6 +131,7 @@ def _interpret(
         has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
         raise UnsupportedError(f"not supported: a module without a forward{has}")
     given = arguments.made(interpreter, forward)
+    tensors = {one.read().name: one for one in leaves(given) if isinstance(one, Reference)}
     states.seed(interpreter)
     made: ProgramValue = None
     try:
@@ -145,7 +146,9 @@ def _interpret(
         interpreter.found("forward", str(gap))
     if not interpreter.findings:
         arguments.unanswered(given)
-    return finish_graph(interpreter, made, arguments, forward.returns, states), interpreter
+    graph = finish_graph(interpreter, made, arguments, forward.returns, states)
+    graph.overwritten += [name for name in find_written(tensors) if name in graph.inputs]
+    return graph, interpreter
 
 
 def finish_graph(

@@ -115,13 +115,13 @@ def compute(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
 def _of_sizes(op: Context, name: str, args: list[ProgramValue]) -> ProgramValue:
     """Return an operation of sizes and integers, or None where that is no size."""
     if len(args) == 1:
-        return integer(dims.mul(args[0], -1)) if name == "neg" else None
+        return integer(op.product([args[0], -1])) if name == "neg" else None
     a, b = (int(n) if isinstance(n, bool) else n for n in args)
     if name in COMPARED:
         difference = dims.sub(a, b)
         return KNOWN[name](difference, 0) if isinstance(difference, int) else None
     if name in ("add", "sub", "mul"):
-        found = getattr(dims, name)(a, b)
+        found = op.combine(name.capitalize(), getattr(dims, name)(a, b), a, b)
     elif name in ("floordiv", "floor_divide"):
         found = op.floordiv(a, b)
     elif name == "__round_to_zero_floordiv" and isinstance(b, int) and b > 0:

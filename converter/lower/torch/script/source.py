@@ -22,6 +22,9 @@ MAX_TOKENS = 1_000_000  # names, brackets and commas of all files that are parse
 MAX_BRACKETS = 150  # one inside the other; Python's parser takes 200
 
 TOKEN = re.compile(r"[\w.]+|[^\s\w]")
+# A byte above 127 in a string: torch writes the octal digits of a signed number, each as the
+# character that many places after "0", or before it. No version of torch reads them again.
+SIGNED_BYTES = re.compile(r"\\\\|((?:\\[./0](?!00)[)-0]{2}|\\[./]00)+)")
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'')
 
 
@@ -126,7 +129,7 @@ class Source:
         if span.length > MAX_FILE_BYTES:
             raise LimitError(f"{span.length} bytes of source text", where=where)
         try:
-            text = span.read(0, span.length).decode("utf-8")
+            text = decode_signed_bytes(span.read(0, span.length).decode("utf-8"))
         except UnicodeDecodeError as e:
             raise CorruptError("source text that is not UTF-8", where=where, offset=e.start) from e
         self._tokens += _measure(text, where)
@@ -143,6 +146,20 @@ class Source:
         except (RecursionError, MemoryError) as e:
             raise LimitError("source text that nests too deeply", where=where) from e
         return _declare(tree, member.replace("/", "."), where)
+
+
+def decode_signed_bytes(text: str) -> str:
+    """Return source text with the characters that torch has written as `SIGNED_BYTES`."""
+
+    def decode(found: re.Match[str]) -> str:
+        if found[1] is None:  # a backslash, escaped
+            return found[0]
+        digits = [ord(c) - ord("0") for c in found[1] if c != "\\"]
+        octal = zip(*[iter(digits)] * 3, strict=True)
+        data = bytes((64 * high + 8 * middle + low) % 256 for high, middle, low in octal)
+        return data.decode("utf-8", "replace")
+
+    return SIGNED_BYTES.sub(decode, text)
 
 
 def _measure(text: str, where: str) -> int:

@@ -161,6 +161,8 @@ def words(value: ProgramValue) -> str:
         return value.what
     if isinstance(value, Named):
         return f"{value.name}, which is not there"
+    if isinstance(value, Unsupported):
+        return f"not made: {value}"
     if isinstance(value, list | tuple | dict):
         return f"{count('value', len(value))} together"
     return f"{type(value).__name__} {value!r:.40}"

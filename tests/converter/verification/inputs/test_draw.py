@@ -70,6 +70,13 @@ def test_an_axis_that_two_others_make_has_their_sizes_together():
             assert mask[1] == tokens[1] + cache[2]
 
 
+def test_sizes_of_an_axis_are_the_multiples_that_its_name_says():
+    spec = TensorSpec("audio", "float32", ("batch", "40*samples"))
+    sizes = {shape[1] for case in shapes(plan_cases([spec], [Hint()], seed=0)) for (shape,) in case}
+    assert len(sizes) > 1
+    assert not any(n % 40 for n in sizes)
+
+
 def test_a_model_of_fixed_sizes_has_one_case():
     assert len(plan_cases([TensorSpec("x", "float32", (4, 7))], [Hint()], seed=0)) == 1
     scalar = plan_cases([TensorSpec("x", "float32", ())], [Hint()], seed=0)
