@@ -19,6 +19,7 @@ and ``answer.json`` has ``status`` and what goes with it:
     absent     torch, or what its exporter needs (``lacking``), is not here
     refused    it would run untrusted code
     mismatch   the state dict does not fit the factory's module
+    unserved   the model of a folder is not computed from plain inputs
     inputs     inputs are missing or do not fit; ``parameters`` has the program's
     failed     torch does not load it, run it, or export it; ``error`` says why
 """
@@ -121,6 +122,8 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "status": "refused", "error": str(e)}
     except loading.MismatchError as e:
         return {**answer, "status": "mismatch", "error": str(e)}
+    except loading.UnservedError as e:
+        return {**answer, "status": "unserved", "error": str(e)}
     except Exception as e:  # noqa: BLE001 - whatever torch, or the user's code, raises
         return {**answer, "status": "failed", "error": describe_error(e)}
     said = [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []

@@ -8,7 +8,7 @@ import pytest
 from repository import FIXTURES
 
 import converter
-from converter.capture import capture_graph, pretrained
+from converter.capture import capture_graph, model_inputs
 from converter.extras import describe_install
 from converter.options import Options
 from formats.errors import DependencyError, UnsupportedError, UsageError
@@ -21,7 +21,7 @@ def declared(tmp_path: Path, parameters: str, class_name: str = "Model", **confi
     space: dict[str, object] = {}
     exec(f"def forward(self, {parameters}): ...", space)
     model = type(class_name, (), {"forward": space["forward"]})()
-    specs = pretrained.declare_inputs(model, SimpleNamespace(**config), tmp_path)
+    specs, _ = model_inputs.declare_inputs(model, SimpleNamespace(**config), tmp_path)
     return {spec["name"]: (spec["dtype"], spec["shape"]) for spec in specs}
 
 
