@@ -178,7 +178,7 @@ def draw(specs, sizes: dict[str, int]) -> dict[str, torch.Tensor]:
     given = {}
     for spec in specs:
         known = {name: size for name, (size, _) in spec.get("sizes", {}).items()} | sizes
-        shape = [known.get(n, 7) if isinstance(n, str) else n for n in spec["shape"]]
+        shape = [known.get(n, 12) if isinstance(n, str) else n for n in spec["shape"]]
         if spec["dtype"] == "float32":
             given[spec["name"]] = torch.randn(shape)
         elif "mask" in spec["name"]:
@@ -205,7 +205,7 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
         inputs, _ = model_inputs.declare_inputs(model, model.config, home / "model")
         (part,) = generation.split_model(torch, model.eval(), inputs, None)
         module, specs = part.module, part.inputs
-        given = draw(specs, SIZES[0])
+        given = draw(specs, {n: SIZES[0][n] for n in ("batch", "decoder_sequence")})
         with torch.no_grad():
             module(**given)
             state = "not exported"
@@ -260,7 +260,7 @@ def compare(module, specs, graph: Path) -> tuple[str, str]:
     session = onnxruntime.InferenceSession(graph, options)
     shapes = {i.name: i.shape for i in session.get_inputs()}
     fixed = {
-        axis: SIZES[0].get(axis, 7)
+        axis: n
         for spec in specs
         for axis, n in zip(spec["shape"], shapes.get(spec["name"], ()), strict=False)
         if isinstance(axis, str) and isinstance(n, int)

@@ -31,6 +31,8 @@ PLACEHOLDERS = (
 # remain after convolutions with strides: torch.export takes a size of 1 as a constant.
 EXAMPLES = {"text_batch": 3, "image_batch": 2, "queries": 3, "choices": 3, "point_batch": 3,
             "points": 4, "patches": 24, "boxes": 5, "samples": 4000, "frames": 160}  # fmt: skip
+# Settings with the length of the parts that a sequence is computed in: an example takes several.
+CHUNKS = ("chunk_size", "mamba_chunk_size")
 OF_VIDEOS = ("Timesformer", "VideoMAE", "Vivit")
 GENERATING = ("ForConditionalGeneration", "LM")
 MULTIMODAL = ("image-text-to-text", "image-to-text", "automatic-speech-recognition")
@@ -105,13 +107,18 @@ def declare_inputs(
         notes.append(f"{name}: {TEXT_ALONE}")
     if name.startswith("Pop2Piano"):  # its sounds take the place of all tokens
         shapes = {n: shape for n, shape in shapes.items() if shape != TEXT}
-    return [_spec(n, shapes[n]) for n in parameters if n in shapes], notes
+    text = facts.part("text_config")
+    chunk = next((getattr(text, n) for n in CHUNKS if getattr(text, n, None)), None)
+    known = EXAMPLES | ({"sequence": 2 * chunk + 88} if chunk else {})
+    return [_spec(n, shapes[n], known) for n in parameters if n in shapes], notes
 
 
-def _spec(name: str, shape: list[Any]) -> dict[str, Any]:
-    sizes = {axis: [EXAMPLES[axis]] * 2 for axis in shape if axis in EXAMPLES}
-    dtype = "float32" if name in FLOATS else "int64"
-    return {"name": name, "dtype": dtype, "shape": shape} | ({"sizes": sizes} if sizes else {})
+def _spec(name: str, shape: list[Any], known: Mapping[str, int]) -> dict[str, Any]:
+    sizes = {axis: [known[axis]] * 2 for axis in shape if axis in known}
+    spec = {"name": name, "dtype": "float32" if name in FLOATS else "int64", "shape": shape}
+    if name == "bbox":  # an example of empty boxes: no right side lies left of a left side
+        spec["high"] = 1
+    return spec | ({"sizes": sizes} if sizes else {})
 
 
 def _compares(model: Any) -> bool:

@@ -271,7 +271,7 @@ def example(
         return torch.randn(sizes, dtype=torch.float32).to(dtype)
     if dtype is torch.bool:
         return torch.ones(sizes, dtype=dtype)
-    return torch.randint(0, 2, sizes, dtype=dtype)
+    return torch.randint(0, spec.get("high", 2), sizes, dtype=dtype)
 
 
 def _recorded(torch: Any, loaded: Any) -> Source:
@@ -460,10 +460,15 @@ def export_module(torch: Any, source: Source) -> Any:
 
 
 def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any."""
-    fixes = message.partition("\n\nThe error above")[0]
-    if "Suggested fixes:" not in fixes:
+    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any.
+
+    It also suggests constants, and multiples of other sizes: the axes would not be free.
+    """
+    bounds = re.findall(r"^ *(\w+ = Dim\(.*\))$", message, re.MULTILINE)
+    own = [line for line in bounds if not line.startswith("_")]  # others are parts of multiples
+    if not own:
         return shapes
+    fixes = "\n".join(("Suggested fixes:", *own))
     return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(fixes, shapes)
 
 

@@ -118,7 +118,8 @@ class Loaded:
         notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
         inputs: Name, dtype and shape of each input, where the source's library knows them; of free
-            axes also ``sizes``: of the example, and the model's own.
+            axes also ``sizes``: of the example, and the model's own; of integers that are not
+            below 2 in an example ``high``, which they are below.
         name: Of one of the programs that a source becomes; empty where it is the only one.
         others: The programs after the first.
     """
