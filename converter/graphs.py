@@ -108,9 +108,7 @@ def graphs_of(
     return _told(bundle, graphs, left_out), graphs
 
 
-def _select_parts(
-    graphs: "Sequence[Graph]", options: Options, *, only_one: bool
-) -> "list[Graph]":
+def _select_parts(graphs: "Sequence[Graph]", options: Options, *, only_one: bool) -> "list[Graph]":
     """Return the graphs of the parts of a model that are wanted: all, if none is named.
 
     Raises:

@@ -115,7 +115,8 @@ def declare_inputs(
 
 def _spec(name: str, shape: list[Any], known: Mapping[str, int]) -> dict[str, Any]:
     sizes = {axis: [known[axis]] * 2 for axis in shape if axis in known}
-    spec = {"name": name, "dtype": "float32" if name in FLOATS else "int64", "shape": shape}
+    dtype = "float32" if name in FLOATS else "int64"
+    spec: dict[str, Any] = {"name": name, "dtype": dtype, "shape": shape}
     if name == "bbox":  # an example of empty boxes: no right side lies left of a left side
         spec["high"] = 1
     return spec | ({"sizes": sizes} if sizes else {})
@@ -177,8 +178,8 @@ def _images(facts: Facts) -> Shapes:
         frames = [vision.num_frames] if facts.class_name.startswith(OF_VIDEOS) else []
         shapes["pixel_values"] = [batch, *frames, channels, *size]
     if "pixel_values_videos" in facts.parameters:
-        frames = getattr(vision, "frames_per_clip", None) or getattr(vision, "num_frames", 16)
-        shapes["pixel_values_videos"] = [batch, frames, channels, *size]
+        count = getattr(vision, "frames_per_clip", None) or getattr(vision, "num_frames", 16)
+        shapes["pixel_values_videos"] = [batch, count, channels, *size]
     if "input_points" in facts.parameters:
         shapes["input_points"] = [batch, "point_batch", "points", 2]
         shapes["input_labels"] = [batch, "point_batch", "points"]

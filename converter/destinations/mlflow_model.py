@@ -112,10 +112,8 @@ def describe_parts(folder: Path) -> tuple[str, ...]:
     if len(graphs) < 2:
         return ()
     loaded = f"{GRAPH} alone" if GRAPH in graphs else "none of them"
-    return (
-        f"{len(graphs)} graphs, {', '.join(graphs)}: MLflow's ONNX flavor loads {loaded};"
-        " the library that runs them loads the downloaded folder",
-    )
+    said = f"{len(graphs)} graphs, {', '.join(graphs)}: MLflow's ONNX flavor loads {loaded}"
+    return (f"{said}; the library that runs them loads the downloaded folder",)
 
 
 def _flavors(record: Record, python: str, *, has_graph: bool) -> dict[str, Any]:

@@ -75,9 +75,9 @@ def test_parts_are_chosen_by_their_names() -> None:
     graphs = [graph(name) for name in (ENCODER, DECODER)]
     assert _select_parts(graphs, Options(), only_one=False) == graphs
     assert _select_parts(graphs, Options(signatures=(DECODER,)), only_one=True) == graphs[1:]
-    with pytest.raises(UsageError, match="2 graphs in one file.*out= a folder's name"):
+    with pytest.raises(UsageError, match=r"2 graphs in one file.*out= a folder's name"):
         _select_parts(graphs, Options(to="onnx"), only_one=True)
-    with pytest.raises(UsageError, match="2 graphs in one model.*layout=repository"):
+    with pytest.raises(UsageError, match=r"2 graphs in one model.*layout=repository"):
         _select_parts(graphs, Options(to="triton"), only_one=True)
     with pytest.raises(UsageError, match="has no part 'decoder_with_past_model'"):
         _select_parts(graphs, Options(signatures=(WITH_PAST,)), only_one=False)
