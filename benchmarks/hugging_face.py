@@ -20,6 +20,8 @@ import io
 import json
 import multiprocessing
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,7 +109,7 @@ NEEDED: dict[str, dict[str, object]] = {
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
 DERIVED = ("per_layer_config", "out_features", "out_indices", "stage_names")  # of other settings
 LARGEST = 40_000_000  # parameters
-SECONDS = 300  # for one model
+SECONDS = 300  # of CPU, for one model
 SIZES = (
     {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4000, "frames": 160},
     {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 5000, "frames": 96},
@@ -202,7 +204,7 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
         save_model(kind, class_name, home / "model")
         state = "not run"
         model, _ = pretrained.load(home / "model", "cpu", {})
-        inputs, _ = model_inputs.declare_inputs(model, model.config, home / "model")
+        inputs, notes = model_inputs.declare_inputs(model, model.config, home / "model")
         (part,) = generation.split_model(torch, model.eval(), inputs, None)
         module, specs = part.module, part.inputs
         given = draw(specs, {n: SIZES[0][n] for n in ("batch", "decoder_sequence")})
@@ -229,6 +231,7 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
         return {"state": "not supported" if refused else "error", "words": words[:200]}
     state, words = compare(module, specs, target)
     found = {"state": state, "words": words, "seconds": seconds, "megabytes": megabytes}
+    found |= {"note": model_inputs.TEXT_ALONE} if notes else {}
     if peer and state in ("ok", "fixed"):
         try:
             theirs = run([sys.executable, "-c", PEER, source, home / "b.onnx"])
@@ -288,6 +291,7 @@ def compare(module, specs, graph: Path) -> tuple[str, str]:
 
 def send_outcome(pipe: Connection, kind: str, class_name: str, *, peer: bool) -> None:
     """Measure one type of model and send the outcome: what a process of its own does."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         pipe.send(measure(kind, class_name, Path(folder), peer=peer))
@@ -309,10 +313,11 @@ def measure_apart(kind: str, class_name: str, *, peer: bool) -> dict[str, object
     child.start()
     theirs.close()
     try:
-        if ours.poll(SECONDS):
-            return ours.recv()
-        return {"state": "not exported", "words": f"more than {SECONDS} seconds"}
+        return ours.recv()
     except EOFError:
+        child.join()
+        if child.exitcode == -signal.SIGXCPU:
+            return {"state": "not exported", "words": f"more than {SECONDS} seconds"}
         return {"state": "error", "words": "the process ended"}
     finally:
         child.kill()
@@ -366,7 +371,7 @@ def write_document(rows: list[dict], path: Path) -> None:
         names = ("seconds", "megabytes", "peer_seconds", "peer_megabytes")
         found = [row.get(name) for name in names]
         figures = [f"{v:.2f}" if isinstance(v, float) else "" if v is None else v for v in found]
-        words = row["words"].replace("|", "\\|") if row["state"] != "ok" else ""
+        words = row["words"].replace("|", "\\|") if row["state"] != "ok" else row.get("note", "")
         cells = (row["kind"], f"`{row['class']}`", row["state"], *figures, words)
         table.append(f"| {' | '.join(map(str, cells))} |")
     lines = [*head, *(f"- {line.strip()}" for line in summarize(rows)), *table]

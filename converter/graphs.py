@@ -122,7 +122,7 @@ def _select_parts(graphs: "Sequence[Graph]", options: Options, *, only_one: bool
     found = [graph for graph in graphs if not wanted or graph.signature in wanted]
     if only_one and len(found) > 1:
         is_triton = options.to == "triton"
-        several = "triton: layout=repository" if is_triton else "out= a folder's name"
+        several = "triton='layout=repository'" if is_triton else "out= a folder's name"
         raise UsageError(
             f"{len(found)} graphs in one {'model' if is_triton else 'file'}",
             hint=f"Give {several}, or signatures= one of {', '.join(parts)}",
