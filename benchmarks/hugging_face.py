@@ -20,6 +20,8 @@ import io
 import json
 import multiprocessing
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,7 +43,7 @@ STATES = {
     "fixed": "the same, at the sizes of the export: torch.export made an axis static",
     "wrong": "the graph computes something else",
     "error": "the graph does not run",
-    "not supported": "`convert` names an operation that it does not lower",
+    "not supported": "`convert` names what it does not lower, or refuses the model in words",
     "not exported": "torch.export fails",
     "not run": "the model does not take the inputs that `convert` declares for it",
     "no model": "transformers builds no small model of this type",
@@ -64,26 +66,53 @@ SMALL = {
     "projection_dim": 32, "num_mel_bins": 16, "max_source_positions": 32, "rotary_dim": 4,
     "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "q_lora_rank": 16,
     "kv_lora_rank": 16, "index_head_dim": 8, "index_n_heads": 4,
+    "pooler_hidden_size": 32, "cross_hidden_size": 32,
+    "projection_size": 32, "emb_dim": 32, "num_group": 1, "num_experts_per_token": 2,
+    "vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 8,
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_num_heads": 8,
     "mamba_head_dim": 8,
 }  # fmt: skip
+RESNET = {
+    "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 8, 16, 16],
+    "depths": [1, 1, 1, 1], "out_features": ["stage4"],
+}  # fmt: skip
+OF_RESNET = {"use_timm_backbone": False, "backbone": None, "backbone_config": RESNET}
+SWIN = {"window_size": 4, "image_size": 128, "patch_size": 4}
 # What one type of model needs besides: sizes that depend on each other.
 NEEDED: dict[str, dict[str, object]] = {
     "mamba2": {"num_heads": 8}, "mobilevitv2": {"patch_size": 2},
     "gpt_neo": {
         "attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"],
     },
-    "levit": {"patch_size": 16}, "hiera": {"embed_dim": 24},
-    "donut-swin": {"window_size": 4, "image_size": 128, "patch_size": 4},
-    "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5},
+    "levit": {"patch_size": 16}, "hiera": {"embed_dim": 24}, "donut-swin": SWIN, "swin": SWIN,
+    "efficientnet": {"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
+    "perceiver": {
+        "d_latents": 32, "num_latents": 16, "d_model": 32, "num_self_attends_per_block": 2,
+        "num_self_attention_heads": 4, "num_cross_attention_heads": 4,
+    },
+    "detr": OF_RESNET, "conditional_detr": OF_RESNET, "table-transformer": OF_RESNET,
+    "dab-detr": OF_RESNET,
+    "deformable_detr": {
+        **OF_RESNET, "backbone_config": {**RESNET, "out_features": ["stage2", "stage3", "stage4"]},
+    },
+    "deepseek_v2": {"num_experts_per_tok": 2}, "zaya": {"num_experts_per_tok": 1},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
+    "falcon_h1": {"mamba_d_ssm": 64}, "zamba2": {"attention_head_dim": 16},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "nemotron": {"num_key_value_heads": 2}, "esmc": {"num_key_value_heads": 4},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False}, "xlnet": {"d_head": 8},
+    "xmod": {"default_language": "en_XX"}, "esm": {"vocab_size": 99},
+    "layoutlmv3": {"coordinate_size": 6, "shape_size": 4, "input_size": 64},
+    "luke": {"entity_vocab_size": 50, "entity_emb_size": 32}, "t5": {"decoder_start_token_id": 0},
+    "voxtral": {"audio_token_id": 5},
 }  # fmt: skip
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
 DERIVED = ("per_layer_config", "out_features", "out_indices", "stage_names")  # of other settings
 LARGEST = 40_000_000  # parameters
-SECONDS = 300  # for one model
+SECONDS = 300  # of CPU, for one model
 SIZES = (
-    {"batch": 2, "sequence": 12, "decoder_sequence": 10},
-    {"batch": 3, "sequence": 5, "decoder_sequence": 4},
+    {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4000, "frames": 160},
+    {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 5000, "frames": 96},
 )
 RUN = "import json, sys; from measure import run; print(json.dumps(run(sys.argv[1:])))"
 PEER = """
@@ -105,12 +134,13 @@ def load_child(name: str):
 
 
 exporter, pretrained = load_child("torch_exporter"), load_child("pretrained")
-generation = load_child("generation")
+model_inputs, generation = load_child("model_inputs"), load_child("generation")
 
 
 def shrink(settings: dict) -> dict:
     """Return the settings of a small configuration, with those inside of it made small, too."""
-    small = {n: v for n, v in settings.items() if n not in DERIVED}
+    has_stages = "depths" in settings  # whose number stays
+    small = {n: v for n, v in settings.items() if has_stages or n not in DERIVED}
     layers = settings.get("num_hidden_layers")
     for name, value in small.items():
         if isinstance(value, list) and len(value) == layers:  # one for each layer
@@ -149,18 +179,21 @@ def draw(specs, sizes: dict[str, int]) -> dict[str, torch.Tensor]:
     """Return random inputs."""
     given = {}
     for spec in specs:
-        shape = [sizes.get(n, 7) if isinstance(n, str) else n for n in spec["shape"]]
-        if spec["name"] == "samples" or "samples" in spec["shape"]:
-            shape = [sizes["batch"], 4000]
+        known = {name: size for name, (size, _) in spec.get("sizes", {}).items()} | sizes
+        shape = [known.get(n, 12) if isinstance(n, str) else n for n in spec["shape"]]
         if spec["dtype"] == "float32":
             given[spec["name"]] = torch.randn(shape)
         elif "mask" in spec["name"]:
             given[spec["name"]] = torch.ones(shape, dtype=torch.int64)
+        elif spec["name"] == "spatial_shapes":
+            given[spec["name"]] = torch.tensor([[4, 6]] * shape[0])
         else:
             high = 2 if "type" in spec["name"] else 90
             given[spec["name"]] = torch.randint(3 if high > 2 else 0, high, shape)
+            if spec["name"] == "bbox":  # left and top, right and bottom
+                given["bbox"] = given["bbox"].sort(-1).values
             if spec["name"] == "input_ids":
-                given["input_ids"][:, -1] = SMALL["eos_token_id"]
+                given["input_ids"][..., -1] = SMALL["eos_token_id"]
     return given
 
 
@@ -170,10 +203,11 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
     try:
         save_model(kind, class_name, home / "model")
         state = "not run"
-        model, inputs, _ = pretrained.load(home / "model", "cpu", {})
+        model, _ = pretrained.load(home / "model", "cpu", {})
+        inputs, notes = model_inputs.declare_inputs(model, model.config, home / "model")
         (part,) = generation.split_model(torch, model.eval(), inputs, None)
         module, specs = part.module, part.inputs
-        given = draw(specs, SIZES[0])
+        given = draw(specs, {n: SIZES[0][n] for n in ("batch", "decoder_sequence")})
         with torch.no_grad():
             module(**given)
             state = "not exported"
@@ -182,6 +216,8 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
             loaded = argparse.Namespace(module=module, program=None)
             source = exporter.Source(loaded, [*given], (), given, axes)
             torch.export.save(exporter.export_module(torch, source), home / "program.pt2")
+    except model_inputs.UnservedError as e:
+        return {"state": "not supported", "words": str(e)}
     except Exception as e:  # noqa: BLE001 - whatever transformers and torch raise
         words = " ".join(f"{type(e).__name__}: {e}".split())
         return {"state": state, "words": words[:200]}
@@ -197,6 +233,7 @@ def measure(kind: str, class_name: str, home: Path, *, peer: bool) -> dict[str, 
         return {"state": "not supported" if refused else "error", "words": words[:200]}
     state, words = compare(module, specs, target)
     found = {"state": state, "words": words, "seconds": seconds, "megabytes": megabytes}
+    found |= {"note": model_inputs.TEXT_ALONE} if notes else {}
     if peer and state in ("ok", "fixed"):
         try:
             theirs = run([sys.executable, "-c", PEER, source, home / "b.onnx"])
@@ -228,10 +265,10 @@ def compare(module, specs, graph: Path) -> tuple[str, str]:
     session = onnxruntime.InferenceSession(graph, options)
     shapes = {i.name: i.shape for i in session.get_inputs()}
     fixed = {
-        axis: SIZES[0].get(axis, 7)
+        axis: n
         for spec in specs
         for axis, n in zip(spec["shape"], shapes.get(spec["name"], ()), strict=False)
-        if isinstance(axis, str) and isinstance(n, int) and axis != "samples"
+        if isinstance(axis, str) and isinstance(n, int)
     }
     count = 0
     for sizes in SIZES:
@@ -256,9 +293,16 @@ def compare(module, specs, graph: Path) -> tuple[str, str]:
 
 def send_outcome(pipe: Connection, kind: str, class_name: str, *, peer: bool) -> None:
     """Measure one type of model and send the outcome: what a process of its own does."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         pipe.send(measure(kind, class_name, Path(folder), peer=peer))
+
+
+def load_exporter() -> None:
+    """Export a small program: processes that are forked after it have torch's modules."""
+    batch = torch.export.Dim("batch")
+    torch.export.export(torch.nn.Linear(2, 2), (torch.ones(3, 2),), dynamic_shapes=[{0: batch}])
 
 
 def measure_apart(kind: str, class_name: str, *, peer: bool) -> dict[str, object]:
@@ -271,10 +315,11 @@ def measure_apart(kind: str, class_name: str, *, peer: bool) -> dict[str, object
     child.start()
     theirs.close()
     try:
-        if ours.poll(SECONDS):
-            return ours.recv()
-        return {"state": "not exported", "words": f"more than {SECONDS} seconds"}
+        return ours.recv()
     except EOFError:
+        child.join()
+        if child.exitcode == -signal.SIGXCPU:
+            return {"state": "not exported", "words": f"more than {SECONDS} seconds"}
         return {"state": "error", "words": "the process ended"}
     finally:
         child.kill()
@@ -317,7 +362,8 @@ def write_document(rows: list[dict], path: Path) -> None:
     """Write the outcomes of all types of models as a table."""
     head = [
         "# Architectures of transformers", "",
-        "`python benchmarks/hugging_face.py`: small models with random weights.", "",
+        "`python benchmarks/hugging_face.py`: small models with random weights. Where a lowering of",
+        "`convert` fails, it has torch.onnx convert the program: rows of more than ten seconds.", "",
         f"- transformers {transformers.__version__}", f"- torch {torch.__version__}",
         f"- onnxruntime {onnxruntime.__version__}",
         f"- {len(rows)} of {len(list_architectures([*TASKS], set()))} types of models measured",
@@ -328,7 +374,7 @@ def write_document(rows: list[dict], path: Path) -> None:
         names = ("seconds", "megabytes", "peer_seconds", "peer_megabytes")
         found = [row.get(name) for name in names]
         figures = [f"{v:.2f}" if isinstance(v, float) else "" if v is None else v for v in found]
-        words = row["words"].replace("|", "\\|") if row["state"] != "ok" else ""
+        words = row["words"].replace("|", "\\|") if row["state"] != "ok" else row.get("note", "")
         cells = (row["kind"], f"`{row['class']}`", row["state"], *figures, words)
         table.append(f"| {' | '.join(map(str, cells))} |")
     lines = [*head, *(f"- {line.strip()}" for line in summarize(rows)), *table]
@@ -347,6 +393,7 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
+    load_exporter()
     rows = []
     if asked.record is not None and asked.record.exists():
         rows = [json.loads(line) for line in asked.record.read_text().splitlines()]

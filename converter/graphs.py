@@ -74,7 +74,7 @@ def graphs_of(
         return _of_pipeline(bundle, artifact, options, opset or OPSET, only_one=only_one)
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
         bundle, found = _of_torch(bundle, artifact, options, opset or OPSET)
-        graphs = _select_parts(found, wanted, only_one=only_one)
+        graphs = _select_parts(found, options, only_one=only_one)
         return _record_deviations(bundle, graphs, ()), graphs
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
@@ -109,24 +109,24 @@ def graphs_of(
     return _record_deviations(bundle, graphs, left_out), graphs
 
 
-def _select_parts(
-    graphs: "Sequence[Graph]", wanted: Sequence[str], *, only_one: bool
-) -> "list[Graph]":
+def _select_parts(graphs: "Sequence[Graph]", options: Options, *, only_one: bool) -> "list[Graph]":
     """Return the graphs of the parts of a model that are wanted: all, if none is named.
 
     Raises:
         UsageError: There is no part of that name, or there are several for one file.
     """
-    parts = [graph.signature for graph in graphs]
+    wanted, parts = options.signatures, [graph.signature for graph in graphs]
     for name in wanted:
         if name not in parts:
             known = ", ".join(filter(None, parts))
             raise UsageError(f"has no part {name!r}", expected=known or "none: it has one graph")
     found = [graph for graph in graphs if not wanted or graph.signature in wanted]
     if only_one and len(found) > 1:
+        is_triton = options.to == "triton"
+        several = "triton='layout=repository'" if is_triton else "out= a folder's name"
         raise UsageError(
-            f"{len(found)} graphs in one file",
-            hint=f"Give out= a folder's name, or signatures= one of {', '.join(parts)}",
+            f"{len(found)} graphs in one {'model' if is_triton else 'file'}",
+            hint=f"Give {several}, or signatures= one of {', '.join(parts)}",
         )
     return found
 
@@ -299,7 +299,7 @@ def _of_pipeline(
 
     wanted = options.signatures
     captured = capture_pipeline(artifact.path, bundle, _request(options, opset), wanted)
-    graphs = _select_parts(captured.graphs, wanted, only_one=only_one)
+    graphs = _select_parts(captured.graphs, options, only_one=only_one)
     left_out = [
         LeftOut(f"graph of {name}", reason_of(e), gaps_of(e))
         for name, e in captured.failures.items()

@@ -325,6 +325,8 @@ def _refuse(
                 f"arch={factory!r} does not fit this state dict: {error}", where=source.name,
                 hint="Give the factory its arguments: arch.arguments=",
             )  # fmt: skip
+        case "unserved":
+            raise UnsupportedError(f"a graph of it: {error}", where=source.name)
         case "inputs":
             kind = UsageError if request.inputs else UnsupportedError
             raise kind(error, where=source.name, hint=f"Say them: {_input_options(answer)}")

@@ -25,7 +25,9 @@ Specs = list[dict[str, Any]]
 Program = tuple[str, Any, Specs, Any]  # name, model, inputs and call
 
 
-def load(torch: Any, folder: Path, device: str, pretrained: Any) -> list[Program]:
+def load(
+    torch: Any, folder: Path, device: str, pretrained: Any, model_inputs: Any
+) -> list[Program]:
     """Return the programs of a component: name, model, inputs and call of each.
 
     Args:
@@ -33,6 +35,7 @@ def load(torch: Any, folder: Path, device: str, pretrained: Any) -> list[Program
         folder: The component's folder.
         device: Name of the device in torch.
         pretrained: The module that loads transformers' models.
+        model_inputs: The module that declares their inputs.
 
     Raises:
         IncompleteError: Tensors of the model are missing.
@@ -43,7 +46,7 @@ def load(torch: Any, folder: Path, device: str, pretrained: Any) -> list[Program
     pipeline = _read_json(folder.parent / "model_index.json")
     called = folder.name if pipeline else ""
     if "_class_name" not in config:
-        return [(called, *_text_encoder(folder, device, pretrained, pipeline))]
+        return [(called, *_text_encoder(folder, device, pipeline, pretrained, model_inputs))]
     name = str(config["_class_name"])
     diffusers: Any = importlib.import_module("diffusers")
     found = getattr(diffusers, name, None)
@@ -100,13 +103,14 @@ def _stored_dtype(torch: Any, folder: Path) -> Any:
 
 
 def _text_encoder(
-    folder: Path, device: str, pretrained: Any, pipeline: Mapping[str, Any]
+    folder: Path, device: str, pipeline: Mapping[str, Any], pretrained: Any, model_inputs: Any
 ) -> tuple[Any, Specs, Any]:
     """Return an encoder of a prompt, its inputs and call.
 
     Hidden states are among the outputs where the pipeline reads them.
     """
-    model, inputs, _ = pretrained.load(folder, device, {}, None)
+    model, _ = pretrained.load(folder, device, {}, None)
+    inputs, _ = model_inputs.declare_inputs(model, model.config, folder)
     is_clip = type(model).__name__.startswith("CLIPText")
     is_deep = is_clip and str(pipeline.get("_class_name")).startswith(DEEP_PIPELINES)
     # Optimum's pipelines feed these without a mask, and others as the model has them.

@@ -21,7 +21,7 @@ UNUSED = "pooler."  # a head of transformers' that no module reads
 
 
 def load(
-    folder: Path, device: str, trusted: Mapping[str, Any], pretrained: Any
+    folder: Path, device: str, trusted: Mapping[str, Any], pretrained: Any, model_inputs: Any
 ) -> tuple[list[tuple[Any, ...]], list[str]]:
     """Return the model's only program, name, model, inputs and call; and notes.
 
@@ -29,7 +29,8 @@ def load(
         folder: The folder.
         device: Name of the device in torch.
         trusted: The user's modules, by name.
-        pretrained: The module that declares the inputs of transformers' models.
+        pretrained: The module that loads transformers' models.
+        model_inputs: The module that declares their inputs.
 
     Raises:
         UntrustedError: A class is code in the folder that is not trusted.
@@ -67,7 +68,8 @@ def load(
     transformer = getattr(first, "model", None) or getattr(first, "auto_model", None)
     if transformer is None or "input_ids" not in inspect.signature(transformer.forward).parameters:
         raise ValueError(f"models that begin with a {type(first).__name__}")
-    specs = pretrained.declare_inputs(transformer, transformer.config, folder / entries[0]["path"])
+    place = folder / entries[0]["path"]
+    specs, _ = model_inputs.declare_inputs(transformer, transformer.config, place)
     inputs = [spec for spec in specs if not spec["name"].startswith(("decoder_", "pixel_"))]
     notes = [
         "of sentences with a prompt the mask must leave out its tokens: the pooling excludes them"

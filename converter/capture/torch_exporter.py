@@ -19,6 +19,7 @@ and ``answer.json`` has ``status`` and what goes with it:
     absent     torch, or what its exporter needs (``lacking``), is not here
     refused    it would run untrusted code
     mismatch   the state dict does not fit the factory's module
+    unserved   the model of a folder is not computed from plain inputs
     inputs     inputs are missing or do not fit; ``parameters`` has the program's
     failed     torch does not load it, run it, or export it; ``error`` says why
 """
@@ -123,6 +124,8 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "status": "refused", "error": str(e)}
     except loading.MismatchError as e:
         return {**answer, "status": "mismatch", "error": str(e)}
+    except loading.UnservedError as e:
+        return {**answer, "status": "unserved", "error": str(e)}
     except Exception as e:  # noqa: BLE001 - whatever torch, or the user's code, raises
         return {**answer, "status": "failed", "error": describe_error(e)}
     said = [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []
@@ -270,7 +273,7 @@ def example(
         return torch.randn(sizes, dtype=torch.float32).to(dtype)
     if dtype is torch.bool:
         return torch.ones(sizes, dtype=dtype)
-    return torch.randint(0, 2, sizes, dtype=dtype)
+    return torch.randint(0, spec.get("high", 2), sizes, dtype=dtype)
 
 
 def _recorded(torch: Any, loaded: Any) -> Source:
@@ -459,10 +462,15 @@ def export_module(torch: Any, source: Source) -> Any:
 
 
 def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any."""
-    fixes = message.partition("\n\nThe error above")[0]
-    if "Suggested fixes:" not in fixes:
+    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any.
+
+    It also suggests constants, and multiples of other sizes: the axes would not be free.
+    """
+    bounds = re.findall(r"^ *(\w+ = Dim\(.*\))$", message, re.MULTILINE)
+    own = [line for line in bounds if not line.startswith("_")]  # others are parts of multiples
+    if not own:
         return shapes
+    fixes = "\n".join(("Suggested fixes:", *own))
     return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(fixes, shapes)
 
 

@@ -103,7 +103,9 @@ def beside(name: str) -> Any:
 
 guard, states = beside("torch_guard"), beside("torch_states")
 pretrained, generation = beside("pretrained"), beside("generation")
+model_inputs = beside("model_inputs")
 RefusedError, MismatchError = guard.RefusedError, states.MismatchError
+UnservedError = model_inputs.UnservedError
 
 
 @dataclass
@@ -116,7 +118,8 @@ class Loaded:
         notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
         inputs: Name, dtype and shape of each input, where the source's library knows them; of free
-            axes also ``sizes``: of the example, and the model's own.
+            axes also ``sizes``: of the example, and the model's own; of integers that are not
+            below 2 in an example ``high``, which they are below.
         name: Of one of the programs that a source becomes; empty where it is the only one.
         others: The programs after the first.
     """
@@ -141,6 +144,7 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
     Raises:
         RefusedError: It would run untrusted code.
         MismatchError: The state dict does not fit the factory's module.
+        UnservedError: No graph with plain inputs computes the model of a folder.
         Exception: Whatever torch raises.
     """
     loader: Callable[[Any, Mapping[str, Any], str], Loaded] = {
@@ -371,10 +375,11 @@ def _pretrained(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     task = question["task"]
     head = (task or "").removesuffix(generation.WITH_PAST)
     with _refusals():
-        model, inputs, notes = pretrained.load(folder, device, trusted, head)
+        model, notes = pretrained.load(folder, device, trusted, head)
+    inputs, said = model_inputs.declare_inputs(model, model.config, folder, head)
     parts = generation.split_model(torch, model, inputs, task, question.get("part"))
     first, *others = (Loaded(part.module, inputs=part.inputs, name=part.name) for part in parts)
-    first.others, first.notes = others, notes
+    first.others, first.notes = others, [*notes, *said]
     return first
 
 
@@ -389,10 +394,13 @@ def _of_library(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
         if question["form"] == "timm_config":
             programs = beside("timm_models").load(folder, device)
         elif question["form"] == "diffusers_config":
-            programs = beside("diffusion_models").load(torch, folder, device, pretrained)
+            programs = beside("diffusion_models").load(
+                torch, folder, device, pretrained, model_inputs
+            )
         else:
-            trusted = _import_trusted(question)
-            programs, notes = beside("sentence_models").load(folder, device, trusted, pretrained)
+            programs, notes = beside("sentence_models").load(
+                folder, device, _import_trusted(question), pretrained, model_inputs
+            )
     first, *others = (
         Loaded(generation.as_module(torch, model, inputs, call), inputs=inputs, name=name)
         for name, model, inputs, call in programs

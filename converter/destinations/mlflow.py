@@ -133,11 +133,11 @@ class Registered(Uploaded):
                     if version.tags.get(key) != tags[key]:
                         client.set_model_version_tag(target, version.version, key, tags[key])
             output = reference(target, version.version)
-            warnings: tuple[str, ...] = ()
+            warnings = mlflow_model.describe_parts(folder)
             if staged.facts.get("version") is not None:
                 _link(client, staged, job, output)
                 reached = None if is_verified else record.verification.reached
-                warnings = _move_aliases(client, staged, version, reached)
+                warnings += _move_aliases(client, staged, version, reached)
         return Published(output, warnings=warnings)
 
     def _target(self, job: Job, staged: Staged) -> tuple[str, str]:

@@ -105,6 +105,19 @@ def describe(
             raise StorageError.writing(folder / name, e) from e
 
 
+def describe_parts(folder: Path) -> tuple[str, ...]:
+    """Return a warning where there are several graphs, of which MLflow's flavor loads one or none.
+
+    The encoder and decoders of a model, or the components of a pipeline, are no one graph.
+    """
+    graphs = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
+    if len(graphs) < 2:
+        return ()
+    loaded = f"{GRAPH} alone" if GRAPH in graphs else "none of them"
+    said = f"{len(graphs)} graphs, {', '.join(graphs)}: MLflow's ONNX flavor loads {loaded}"
+    return (f"{said}; the library that runs them loads the downloaded folder",)
+
+
 def _flavors(record: Record, python: str, *, has_graph: bool) -> dict[str, Any]:
     """Return the flavors: MLflow's ONNX flavor where there is a graph, and ours."""
     own = {"data": ".", "to": record.to, "version": VERSION}

@@ -73,14 +73,16 @@ def test_the_graphs_of_a_written_folder_are_found_again(folder: Path, tmp_path: 
 
 def test_parts_are_chosen_by_their_names() -> None:
     graphs = [graph(name) for name in (ENCODER, DECODER)]
-    assert _select_parts(graphs, (), only_one=False) == graphs
-    assert _select_parts(graphs, (DECODER,), only_one=True) == graphs[1:]
-    with pytest.raises(UsageError, match="2 graphs in one file"):
-        _select_parts(graphs, (), only_one=True)
+    assert _select_parts(graphs, Options(), only_one=False) == graphs
+    assert _select_parts(graphs, Options(signatures=(DECODER,)), only_one=True) == graphs[1:]
+    with pytest.raises(UsageError, match=r"2 graphs in one file.*out= a folder's name"):
+        _select_parts(graphs, Options(to="onnx"), only_one=True)
+    with pytest.raises(UsageError, match=r"2 graphs in one model.*layout=repository"):
+        _select_parts(graphs, Options(to="triton"), only_one=True)
     with pytest.raises(UsageError, match="has no part 'decoder_with_past_model'"):
-        _select_parts(graphs, (WITH_PAST,), only_one=False)
+        _select_parts(graphs, Options(signatures=(WITH_PAST,)), only_one=False)
     with pytest.raises(UsageError, match="none: it has one graph"):
-        _select_parts([graph("")], ("head",), only_one=False)
+        _select_parts([graph("")], Options(signatures=("head",)), only_one=False)
 
 
 def test_a_model_without_an_encoder_has_no_parts() -> None:

@@ -1,14 +1,16 @@
 """The inputs that models of Hugging Face folders are declared with, without transformers."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from repository import FIXTURES
+from repository import FIXTURES, ROOT
 
 import converter
-from converter.capture import capture_graph, pretrained
+from converter.capture import capture_graph, model_inputs
+from converter.capture.pretrained import TASKS
 from converter.extras import describe_install
 from converter.options import Options
 from formats.errors import DependencyError, UnsupportedError, UsageError
@@ -16,12 +18,18 @@ from formats.errors import DependencyError, UnsupportedError, UsageError
 SEQUENCE, DECODER = ["batch", "sequence"], ["batch", "decoder_sequence"]
 
 
-def declared(tmp_path: Path, parameters: str, class_name: str = "Model", **config: object):
+def declared(
+    tmp_path: Path,
+    parameters: str,
+    class_name: str = "Model",
+    methods: dict | None = None,
+    **config: object,
+):
     """Return the shapes of inputs by name, of a class whose forward has these parameters."""
     space: dict[str, object] = {}
     exec(f"def forward(self, {parameters}): ...", space)
-    model = type(class_name, (), {"forward": space["forward"]})()
-    specs = pretrained.declare_inputs(model, SimpleNamespace(**config), tmp_path)
+    model = type(class_name, (), {"forward": space["forward"], **(methods or {})})()
+    specs, _ = model_inputs.declare_inputs(model, SimpleNamespace(**config), tmp_path)
     return {spec["name"]: (spec["dtype"], spec["shape"]) for spec in specs}
 
 
@@ -72,6 +80,49 @@ def test_sound_is_samples_or_a_spectrogram(tmp_path: Path) -> None:
     assert found == {"input_features": ("float32", ["batch", 16, 100])}
     found = declared(tmp_path, "input_features", input_feat_per_channel=40)
     assert found == {"input_features": ("float32", ["batch", "frames", 40])}
+
+
+def test_texts_and_images_that_are_compared_have_batches_of_their_own(tmp_path: Path) -> None:
+    parameters = "input_ids, pixel_values, attention_mask"
+    paired = declared(tmp_path, parameters, image_size=8)
+    assert [shape[0] for _, shape in paired.values()] == ["batch"] * 3
+    texts = dict.fromkeys(("get_text_features", "get_image_features"))
+    found = declared(tmp_path, parameters, "ClipModel", methods=texts, image_size=8)
+    assert found["input_ids"][1] == found["attention_mask"][1] == ["text_batch", "sequence"]
+    assert found["pixel_values"][1] == ["image_batch", 3, 8, 8]
+    found = declared(tmp_path, parameters, "OwlViTForObjectDetection", image_size=8)
+    assert [shape[0] for _, shape in found.values()] == ["queries", 1, "queries"]
+
+
+def test_inputs_of_other_tasks(tmp_path: Path) -> None:
+    found = declared(tmp_path, "input_ids, attention_mask", "BertForMultipleChoice")
+    assert found["input_ids"][1] == ["batch", "choices", "sequence"]
+    found = declared(tmp_path, "past_values", context_length=9, num_input_channels=2)
+    assert found == {"past_values": ("float32", ["batch", 9, 2])}
+    found = declared(tmp_path, "pixel_values", "VivitModel", image_size=8, num_frames=4)
+    assert found["pixel_values"][1] == ["batch", 4, 3, 8, 8]
+    found = declared(
+        tmp_path, "pixel_values, pixel_attention_mask, spatial_shapes", patch_size=4, image_size=8
+    )
+    assert [shape for _, shape in found.values()] == [
+        ["batch", "patches", 48], ["batch", "patches"], ["batch", 2],
+    ]  # fmt: skip
+    found = declared(tmp_path, "pixel_values, input_points, input_labels", image_size=8)
+    assert found["input_points"] == ("float32", ["batch", "point_batch", "points", 2])
+    audio = SimpleNamespace(num_mel_bins=24)
+    found = declared(tmp_path, "input_features, attention_mask", encoder_config=audio)
+    assert found == {"input_features": ("float32", ["batch", "frames", 24])}
+
+
+def test_images_in_the_place_of_tokens_are_no_inputs_and_that_is_said(tmp_path: Path) -> None:
+    parameters = "input_ids, pixel_values, attention_mask"
+    settings = {"image_token_index": 7, "image_size": 8}
+    found = declared(tmp_path, parameters, "LlavaForConditionalGeneration", **settings)
+    assert [*found] == ["input_ids", "attention_mask"]
+    with pytest.raises(model_inputs.UnservedError, match="in the place of tokens"):
+        declared(tmp_path, parameters, "GemmaForImageClassification", **settings)
+    with pytest.raises(model_inputs.UnservedError, match="forecasts by sampling"):
+        declared(tmp_path, "past_values, past_time_features")
 
 
 @pytest.fixture
@@ -131,3 +182,10 @@ def test_a_configuration_of_no_library_is_not_supported(folder: Path, tmp_path: 
     (folder / "config.json").write_text('{"layers": 3}')
     with pytest.raises(UnsupportedError, match="no model of transformers"):
         converter.convert(folder, to="onnx", out=tmp_path / "x.onnx")
+
+
+def test_the_documents_list_the_tasks_that_are_served() -> None:
+    text = (ROOT / "docs" / "hugging-face.md").read_text()
+    table = text.partition("## Tasks")[2].partition("\nImages have")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == {*TASKS}

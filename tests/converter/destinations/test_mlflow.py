@@ -271,3 +271,31 @@ def test_a_signature_whose_inputs_were_replaced_is_not_the_output_s(tmp_path):
         changed = replace(record, normalisations=changes, source_digest="5e")
         mlflow_model.describe(tmp_path, staged, changed, {})
         assert ("signature" in yaml.safe_load((tmp_path / "MLmodel").read_text())) is kept
+
+
+@pytest.mark.parametrize(
+    ("graphs", "loaded"),
+    [
+        (("encoder_model.onnx", "decoder_model.onnx"), "none of them"),
+        (("model.onnx", "model.vae_decoder.onnx"), "model.onnx alone"),
+        (("unet/model.onnx", "vae_decoder/model.onnx"), "none of them"),
+    ],
+)
+def test_of_several_graphs_it_is_said_which_one_mlflow_loads(graphs, loaded, tmp_path):
+    for name in graphs:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    (warning,) = mlflow_model.describe_parts(tmp_path)
+    assert (f"flavor loads {loaded}" in warning, graphs[0] in warning) == (True, True)
+
+
+def test_a_pipeline_is_registered_and_the_record_warns_of_its_other_graphs(server, tmp_path):
+    made = tmp_path / "output" / "1.portable"
+    made.mkdir(parents=True)
+    (made / "model.vae_decoder.onnx").write_bytes(b"x")
+    server.add("a", {})
+    output, record = publish(server, tmp_path)
+    assert "model.vae_decoder.onnx" in files_of(server, output)
+    (warning,) = record.warnings
+    assert "2 graphs" in warning

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -186,6 +187,18 @@ def test_every_part_is_verified_beside_the_module_that_it_is_and_written_without
     assert [o.name for o in decoder.get_outputs()] == ["logits"]
     found = verify(folder, out)  # the files' names say which part they are
     assert {report.status for report in found.graphs.values()} == {"passed"}
+
+
+def test_triton_takes_a_repository_of_the_parts_or_one_of_them(tmp_path):
+    folder, out = tmp_path / "t5", tmp_path / "repository"
+    save("t5", folder)
+    options = Options(verify="weights", task="text2text-generation")
+    with pytest.raises(UsageError, match="2 graphs in one model"):
+        converter.convert(folder, to="triton", device="cpu", out=out, options=options)
+    options = replace(options, triton={"layout": "repository"})
+    converter.convert(folder, to="triton", device="cpu", out=out, options=options)
+    models = sorted(path.parent.parent.name for path in out.rglob("model.onnx"))
+    assert models == ["t5", "t5_decoder_model"]  # the encoder is the first graph
 
 
 def test_one_file_takes_one_part(tmp_path):
