@@ -75,7 +75,7 @@ Shapes = dict[str, list[Any]]
 def declare_inputs(
     model: Any, config: Any, folder: Path, task: str = ""
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return name, dtype and shape of each input that a model needs, and notes on those that are left out.
+    """Return name, dtype and shape of each input that a model needs, and notes on others.
 
     Inputs are in the order of ``forward``.
 

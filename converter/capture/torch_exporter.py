@@ -462,16 +462,16 @@ def export_module(torch: Any, source: Source) -> Any:
 
 
 def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with the bounds that a message of torch.export suggests, if any.
+    """Return dynamic shapes with what a message of torch.export suggests for them, if anything.
 
-    It also suggests constants, and multiples of other sizes: the axes would not be free.
+    These are bounds, and multiples: an axis that is ``40*_samples``. It also suggests constants,
+    with which axes would not be free.
     """
-    bounds = re.findall(r"^ *(\w+ = Dim\(.*\))$", message, re.MULTILINE)
-    own = [line for line in bounds if not line.startswith("_")]  # others are parts of multiples
-    if not own:
+    fixes = re.findall(r"^ *(\w+ = (?:Dim\(.*\)|\d+\*_\w+))$", message, re.MULTILINE)
+    if not fixes:
         return shapes
-    fixes = "\n".join(("Suggested fixes:", *own))
-    return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(fixes, shapes)
+    said = "\n".join(("Suggested fixes:", *fixes))
+    return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(said, shapes)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:
