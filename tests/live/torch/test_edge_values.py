@@ -23,6 +23,9 @@ MATRIX = [np.random.default_rng(0).normal(size=(4, 4)).astype("float32")]
 DRAWN = np.random.default_rng(1).normal(size=(9, 3, 3)).astype("float32")
 EQUATIONS = [DRAWN[:2].reshape(6, 3), DRAWN[2:4].reshape(6, 3)]
 STACKS = [DRAWN[:4], DRAWN[4]]  # one matrix for all of a stack
+IMAGES = [DRAWN[5:9].reshape(1, 1, 6, 6), DRAWN[:2].reshape(1, 2, 3, 3)]
+COUNTED = [np.array([3, 0, 3, 7]), np.array([0.5, 1, 2, math.inf], "float32")]
+NO_CHANNELS = [np.zeros((0, 4, 2, 3), "float32")]
 NOTHING = [np.zeros((0, 5, 5), "float32")]
 DIVIDED = [np.array([[12, -18, 0, 7, 0, 2**40]]), np.array([[18, 12, 5, 0, 0, 6]])]
 ONE = [np.array(0.7, "float32")]
@@ -97,6 +100,16 @@ CALLS = [
         linalg_solve(x0, x1)|linalg_solve(x0, x1, left=False)|linalg_solve_ex(x0, x1)[1]
         linalg_solve(x1, x0)|linalg_solve_ex(x1, x0)[1]"""),
     (NOTHING, "linalg_inv_ex(x0)[0]|linalg_inv_ex(x0)[1]|linalg_cholesky_ex(x0)[1]|linalg_det(x0)"),
+    (IMAGES, """
+        pad(x0, [-1, 2, 1, -2])|pad(x0, [2, -3, 0, 0], "circular")|pad(x0, [-2, 1, 1, -1], "reflect")
+        pad(x0, [-1, 2, 3, -2], "circular")|pad(x0, [1, -2, -1, 1], "replicate")
+        pad(x0, [-3, -3])|conv_transpose2d(x0, x1, None, 1, 0, 1, 1, 2)
+        conv_transpose2d(x0, x1, None, [2, 1], 1, [3, 1], 1, [4, 2])"""),
+    (COUNTED, "bincount(x0)|bincount(x0, x1)|bincount(x0, None, 12)"),
+    (NO_CHANNELS, "pixel_shuffle(x0, 2)|pixel_unshuffle(x0, 1)|cumprod(x0, 1)"),
+    (PAIRS, """
+        real(torch.complex(x0, x1))|imag(torch.complex(x0, x1))
+        view_as_real(torch.complex(x0, x1))|angle(torch.complex(x0, x1))"""),
     (NO_COLUMNS, """
         sum(x0, 1)|mean(x0, 1)|prod(x0, 1)|softmax(x0, 1)|var(x0, [1])|cat([x0, x0], 1)
         matmul(x0, torch.t(x0))"""),
