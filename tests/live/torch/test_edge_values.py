@@ -101,9 +101,10 @@ CALLS = [
         linalg_solve(x1, x0)|linalg_solve_ex(x1, x0)[1]"""),
     (NOTHING, "linalg_inv_ex(x0)[0]|linalg_inv_ex(x0)[1]|linalg_cholesky_ex(x0)[1]|linalg_det(x0)"),
     (IMAGES, """
-        pad(x0, [-1, 2, 1, -2])|pad(x0, [2, -3, 0, 0], "circular")|pad(x0, [-2, 1, 1, -1], "reflect")
+        pad(x0, [-1, 2, 1, -2])|pad(x0, [2, -3, 0, 0], "circular")
         pad(x0, [-1, 2, 3, -2], "circular")|pad(x0, [1, -2, -1, 1], "replicate")
-        pad(x0, [-3, -3])|conv_transpose2d(x0, x1, None, 1, 0, 1, 1, 2)
+        pad(x0, [-3, -3])|pad(x0, [-2, 1, 1, -1], "reflect")
+        conv_transpose2d(x0, x1, None, 1, 0, 1, 1, 2)
         conv_transpose2d(x0, x1, None, [2, 1], 1, [3, 1], 1, [4, 2])"""),
     (COUNTED, "bincount(x0)|bincount(x0, x1)|bincount(x0, None, 12)"),
     (NO_CHANNELS, "pixel_shuffle(x0, 2)|pixel_unshuffle(x0, 1)|cumprod(x0, 1)"),
