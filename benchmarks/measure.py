@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 MB = 10**6
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every route's packages are compiled once
 
 MAKE_PT = """
 import sys, torch

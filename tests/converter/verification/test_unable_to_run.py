@@ -85,7 +85,7 @@ def test_a_broken_framework_is_none(bundle, model, stand_in):
 
 
 def test_no_onnxruntime_says_what_to_install(bundle, model, monkeypatch):
-    monkeypatch.setattr("converter.verification.engine.has_onnxruntime", lambda: False)
+    monkeypatch.setattr("converter.verification.obstacles.has_onnxruntime", lambda: False)
     report = verify_graph(SOURCE, bundle, model)
     assert (report.status, report.lacking) == ("not run", describe_install("cpu"))
 

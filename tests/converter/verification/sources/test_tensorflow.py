@@ -57,10 +57,12 @@ COMPUTES = f"""
 import numpy as np
 stored = np.load({str(FIXTURES / "heads.outputs.npz")!r})
 assert question['form'] == 'SavedModel' and question['signature'] == 'serving_default'
-for i, key in enumerate(question['fetches']):
-    np.save(folder / f'out-0-{{i}}.npy', stored[key])
-case = {{'chosen': 0, 'dtypes': ['float32'] * 2, 'refused': {{}}}}
-facts = dict(status='done', cases=[case], device='CPU:0', layers=[], unstable=[], random=[],
+cases = []
+for number, *_ in question['cases']:
+    for i, key in enumerate(question['fetches']):
+        np.save(folder / f'out-{{number}}-{{i}}.npy', stored[key])
+    cases.append({{'chosen': number, 'dtypes': ['float32'] * 2, 'refused': {{}}}})
+facts = dict(status='done', cases=cases, device='CPU:0', layers=[], unstable=[], random=[],
              inputs=[[f'x{{i}}:0', 'float32', [None, 6]] for i in (0, 1)], notes=[])
 """
 ANSWERS = COMPUTES + "answer(**facts)"
@@ -133,7 +135,7 @@ UNABLE = [
         "running it would touch files or run code (SaveV2)",
     ),
 ]
-REFUSES = COMPUTES + "case.update(chosen=None, refused={'0': 'ValueError: x'}); answer(**facts)"
+REFUSES = COMPUTES + "cases[0].update(chosen=None, refused={'0': 'ValueError: x'}); answer(**facts)"
 
 
 @pytest.mark.parametrize(("text", "reason"), UNABLE)
