@@ -16,7 +16,7 @@ GOOD = (
     r"GPU|NVIDIA|CUDA|onnxruntime-gpu|onnxruntime is built for",  # no device
     r"driver of its own|compute capability",  # another device
     r"^root reads everything|needs root|mounting|cannot be mounted|this file system has them",
-    r"set CONVERTER_ATTACK_ROUNDS",  # stage every-attack runs them
+    r"set CONVERTER_ATTACK_ROUNDS|set CONVERTER_EVERY_TASK",  # stages of every night run them
     r"names no Python with MLflow 2",
     r"AzureExecutionProvider|from 1\.24 on",  # builds of onnxruntime
     r"^TensorFlow of today has no |^stored for (keras|torch) ",

@@ -1,5 +1,10 @@
-"""Models of each task that docs/hugging-face.md lists become graphs that compute what they do."""
+"""Models of each task that docs/hugging-face.md lists become graphs that compute what they do.
 
+torch.export takes ten seconds and more for each. CI tries those of a few tasks, and all of them
+every night.
+"""
+
+import os
 import sys
 
 import numpy as np
@@ -32,6 +37,8 @@ SERIES = {"context_length": 32, "patch_length": 8, "patch_stride": 8, "num_input
 ENCODED = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
            "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}  # fmt: skip
 BERT = {**TEXT, **SIZE}
+OFTEN = ("automatic-speech-recognition", "object-detection", "zero-shot-image-classification")
+EVERY = "CONVERTER_EVERY_TASK"
 # Task, class, configuration; inputs and outputs of the graph.
 ROWS = {
     "multiple-choice": (
@@ -155,6 +162,8 @@ def draw(session, sizes):
 
 @pytest.mark.parametrize("task", [*ROWS])
 def test_a_graph_computes_what_the_model_of_its_task_does(task, tmp_path):
+    if task not in OFTEN and not os.environ.get(EVERY):
+        pytest.skip(f"takes many seconds: set {EVERY}")
     class_name, settings, inputs, outputs = ROWS[task]
     model = save(class_name, settings, tmp_path / "model")
     out = tmp_path / "model.onnx"
