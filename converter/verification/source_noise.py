@@ -93,7 +93,8 @@ def _compare_runs(
 def move_inputs(rng: np.random.Generator, case: Case, specs: Sequence[TensorSpec]) -> Case:
     """Return a case with each floating point number at most a unit in the last place away.
 
-    An array that feeds two inputs stays one array.
+    An array that feeds two inputs stays one array. A source that runs from the state that it stores
+    does so again.
     """
     moved: dict[int, Array] = {}
     for array, spec in zip(case.arrays, specs, strict=True):
@@ -104,7 +105,7 @@ def move_inputs(rng: np.random.Generator, case: Case, specs: Sequence[TensorSpec
                     (array * (1 + EPSILON[spec.dtype] * steps)).astype(array.dtype)
                 )
     arrays = tuple(moved.get(id(array), array) for array in case.arrays)
-    return replace(case, arrays=arrays, is_first=False)
+    return replace(case, arrays=arrays)
 
 
 def describe_changes(first: Array, others: Sequence[Array]) -> Evidence:
