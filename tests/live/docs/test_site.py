@@ -120,10 +120,10 @@ def test_search_finds_a_message_without_a_server(site, tmp_path_factory):
         browser.show((site / "index.html").as_uri())
         browser.until("document.readyState === 'complete'")
         browser.click(".md-search__input")
-        # Before its index is read, the search takes no notice of what is typed.
-        ready = "document.querySelector('.md-search-result__meta').textContent"
-        browser.until(f"{ready}.includes('Type to start')")
         browser.write("bad marshal data")
+        # It looks for what is typed when a key is let go.
+        field = "document.querySelector('.md-search__input')"
+        browser.value(f"{field}.dispatchEvent(new KeyboardEvent('keyup', {{key: 'a'}}))")
         browser.until("document.querySelector('.md-search-result__item') !== null")
         found = browser.value("document.querySelector('.md-search-result__list').innerText")
         assert "bad marshal data" in found
