@@ -276,7 +276,7 @@ def _of_torch(
             e.gaps = gap.gaps
         raise
     except UsageError as e:
-        if gap is None:
+        if not isinstance(gap, UnsupportedError):
             raise
         gap.add_note(f"torch: {e.found}")  # here the inputs were no obstacle
         raise gap from e

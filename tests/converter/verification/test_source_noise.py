@@ -92,6 +92,18 @@ def test_errors_are_measured_in_each_case(precise, tmp_path):
     np.testing.assert_array_equal(load_output(prepared, "out", 0, 0, "float32").data[2], np.inf)
 
 
+class Exact(Mean):
+    def run_in_float64(self, prepared):
+        return self.run(prepared)
+
+
+def test_inputs_are_moved_where_float64_changes_nothing(tmp_path):
+    """A model of float16 rounds in float64 as it did."""
+    prepared = write_inputs(tmp_path, SPECS, [[Case("a", (ROWS, np.arange(3)))]])
+    noise = measure_source_noise(Exact(), SPECS, prepared, Mean().run(prepared))
+    assert noise[0, 0].largest[0] > 0
+
+
 def test_nothing_is_known_of_what_fails_or_has_no_numbers(tmp_path):
     prepared = write_inputs(tmp_path, SPECS, [[Case("a", (ROWS, np.arange(3)))]])
     run = Mean().run(prepared)
