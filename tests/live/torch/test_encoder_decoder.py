@@ -16,9 +16,8 @@ from formats.errors import UsageError
 torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 transformers = pytest.importorskip("transformers")
-from tensorflow_server import stand_in  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("export_server")]
 ENCODER, DECODER, WITH_PAST = "encoder_model", "decoder_model", "decoder_with_past_model"
 TOKENS = {"vocab_size": 99, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2,
           "decoder_start_token_id": 2}  # fmt: skip
@@ -57,16 +56,6 @@ MODELS = {
 }  # fmt: skip
 TASKS = {"whisper": "automatic-speech-recognition", "captioner": "image-to-text"}
 START = 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def server(tmp_path_factory):
-    with (
-        stand_in(sys.executable, tmp_path_factory.mktemp("s"), "exporter") as path,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv(TORCH_PYTHON_VARIABLE, str(path))
-        yield
 
 
 def save(kind, folder):

@@ -17,9 +17,8 @@ from formats.errors import CorruptError, SafetyError, UsageError
 torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 transformers = pytest.importorskip("transformers")
-from tensorflow_server import stand_in  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("export_server")]
 TEXT = {"vocab_size": 99, "max_position_embeddings": 64}
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 48}  # fmt: skip
@@ -62,16 +61,6 @@ EXPECTED = {
     "sew": (["input_values"], ["logits"]),
     "sew-d": (["input_values"], ["logits"]),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def server(tmp_path_factory):
-    with (
-        stand_in(sys.executable, tmp_path_factory.mktemp("s"), "exporter") as path,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv(TORCH_PYTHON_VARIABLE, str(path))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -17,22 +17,11 @@ transformers = pytest.importorskip("transformers")
 library = pytest.importorskip("sentence_transformers")
 from sentence_transformers.base.modules import Dense, Normalize, Transformer  # noqa: E402
 from sentence_transformers.sentence_transformer import modules as models  # noqa: E402
-from tensorflow_server import stand_in  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("export_server")]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(90))]
 KEPT = ("modules.json", "config_sentence_transformers.json", "README.md")  # in the root folder
 POOLING = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def server(tmp_path_factory):
-    with (
-        stand_in(sys.executable, tmp_path_factory.mktemp("s"), "exporter") as path,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv(TORCH_PYTHON_VARIABLE, str(path))
-        yield
 
 
 def enliven(module):

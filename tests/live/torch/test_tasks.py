@@ -5,22 +5,19 @@ every night.
 """
 
 import os
-import sys
 
 import numpy as np
 import pytest
 
 import converter
-from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.options import Options
 from formats.errors import UnsupportedError
 
 torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 transformers = pytest.importorskip("transformers")
-from tensorflow_server import stand_in  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("export_server")]
 TEXT = {"vocab_size": 99, "max_position_embeddings": 64, "pad_token_id": 0}
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 48}  # fmt: skip
@@ -119,16 +116,6 @@ SIZES = (
     {"batch": 3, "sequence": 5, "choices": 4, "samples": 4100, "queries": 5, "text_batch": 1,
      "image_batch": 3, "point_batch": 1, "points": 1},
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def server(tmp_path_factory):
-    with (
-        stand_in(sys.executable, tmp_path_factory.mktemp("s"), "exporter") as path,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv(TORCH_PYTHON_VARIABLE, str(path))
-        yield
 
 
 def save(class_name, settings, folder):
