@@ -311,10 +311,10 @@ def test_gives_parts_of_gpus_and_hides_them_from_others(mixed):
 
 
 def test_goes_on_without_a_node_that_is_taken_away(cluster, scratch, tmp_path):
-    pid_file = [tmp_path / "pid0", tmp_path / "pid1"]
+    pid_files = [tmp_path / "pid0", tmp_path / "pid1"]
 
     def remove():
-        pids = [pid_in(path) for path in pid_file]
+        pids = [pid_in(path) for path in pid_files]
         cluster.tell("remove")
         wait_until(lambda: not all(map(is_alive, pids)))
         for pid in filter(is_alive, pids):
@@ -322,7 +322,7 @@ def test_goes_on_without_a_node_that_is_taken_away(cluster, scratch, tmp_path):
 
     try:
         # Each takes a node of its own; in the end both have been on the one that stays.
-        jobs = jobs_of(scratch, *(f"hang_once {path}" for path in pid_file), cpus=2.0)
+        jobs = jobs_of(scratch, *(f"hang_once {path}" for path in pid_files), cpus=2.0)
         found = run(cluster, scratch, jobs, remove)
     finally:
         cluster.tell("add")
@@ -430,4 +430,4 @@ def test_says_that_the_cluster_has_died(cluster, tmp_path):
     with pytest.raises(DependencyError, match="the Ray cluster went away"):
         run(cluster, scratch, jobs_of(scratch, f"hang {pid_file}", "hang"), die)
     assert not list(scratch.iterdir())
-    assert not processes("converter.executors.ray_driver")
+    wait_until(lambda: not processes("converter.executors.ray_driver"))  # others may run, too
