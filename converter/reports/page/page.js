@@ -20,7 +20,7 @@ function buildVerdict() {
     [bytes(shared.bytes), "of artifacts"], [count(shared.equal), "with weights equal, bit for bit"],
     [count(shared.compared), "run beside the original"], [seconds(shared.seconds), "of work"],
   ];
-  const summary = [
+  const facts = [
     options.to && `to ${options.to}`, options.device && `for ${options.device}`, options.verify && `verify ${options.verify}`,
     summary.seconds ? `took ${seconds(summary.seconds)}` : null,
     new Date(shared.written * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
@@ -32,7 +32,7 @@ function buildVerdict() {
     summary.ended && summary.ended !== "finished" && el("p", { class: "ended" }, ended(summary.ended)),
     stack, legend,
     el("dl", { class: "tiles" }, tiles.map(([value, title]) => el("div", {}, el("dt", {}, title), el("dd", {}, value)))),
-    el("p", { class: "dim summary" }, summary.join(" · "))].filter(Boolean));
+    el("p", { class: "dim summary" }, facts.join(" · "))].filter(Boolean));
   const skipped = Object.entries(shared.skipped);
   document.getElementById("foot").append(
     skipped.length ? el("p", {}, `Not taken for artifacts: ${skipped.map(([reason, n]) => `${count(n)} × ${reason}`).join(", ")}.`) : "",
