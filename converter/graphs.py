@@ -63,6 +63,18 @@ def graphs_of(
         SafetyError: Lowering would run untrusted code.
         DependencyError: A required framework is not installed, or its process died.
     """
+    bundle, graphs = _graphs_of(bundle, artifact, options, only_one=only_one)
+    if options.propagate_nan:
+        from converter.passes.propagate_nan import propagate_nan
+
+        for graph in graphs:
+            propagate_nan(graph)
+    return bundle, graphs
+
+
+def _graphs_of(
+    bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool
+) -> "tuple[Bundle, list[Graph]]":
     if bundle.topology is not None and bundle.topology.kind == hugging_face.ADAPTER:
         raise UnsupportedError(
             "an adapter computes nothing without its base", hint="merge_adapter=BASE merges the two"

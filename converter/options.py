@@ -82,6 +82,8 @@ class Options:
             or a full name), ``triton`` and ``onnx`` either.
         precision: ``fp16`` or ``bf16`` for the floating point values of an ONNX graph; None keeps
             their dtypes.
+        propagate_nan: Make max-pooling of an ONNX graph return NaN of a window with NaN, and -inf
+            of a window of -inf, as torch does; else it is left to the runtime.
         keep_structure: Keep a torch checkpoint's own nesting, and all of its contents.
         format: Row id of the source's format; None detects it by content.
         checkpoint: Prefix, folder or file of the checkpoint with the values of a graph's variables.
@@ -120,6 +122,7 @@ class Options:
     to: str = "auto"
     device: str | None = None
     precision: str | None = None
+    propagate_nan: bool = False
     keep_structure: bool = False
     format: str | None = None
     checkpoint: Path | None = None

@@ -137,6 +137,8 @@ ROWS: tuple[Row, ...] = (
         help="Run both models there too, as cuda:0 or GPU:0, and prove where they ran."),
     Row("precision", "--precision", NAME, metavar="fp16|bf16", group=GRAPH, commands=BOTH,
         help="Floating point type of the ONNX graph. Default: unchanged."),
+    Row("propagate_nan", "--propagate-nan", FLAG, default=False, group=GRAPH, commands=BOTH,
+        help="Make max-pooling return NaN of a window with NaN, as torch does. Default: as the runtime does; most drop NaN, and are faster."),
     Row("keep_structure", "--keep-structure", FLAG, default=False, group=WEIGHTS, commands=BOTH,
         help="With --to torch: keep the checkpoint's nesting and all of its content."),
     Row("format", "--from", NAME, metavar="FORMAT", key="from_format", group=SOURCES, commands=BOTH,

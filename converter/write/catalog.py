@@ -24,7 +24,7 @@ DEFAULT = "portable"
 SPECIFIC: dict[str, object] = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
     "exporter": "auto", "include": (), "strip_prefix": "auto", "task": None, "merge_adapter": None,
-    "dequantize": False, "triton": {}, "state": "drop",
+    "dequantize": False, "triton": {}, "state": "drop", "propagate_nan": False,
 }  # fmt: skip
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
@@ -127,7 +127,8 @@ class Target(NamedTuple):
 TARGETS = (
     Target("portable",    "portable",         ".portable", (".portable",),
            "a folder: manifest, safetensors, and an ONNX graph where there is one",
-           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "state", *WEIGHTS),
+           "portable", "optional", (*NAMES, *PROGRAM, "task", "exporter", "state", "propagate_nan",
+            *WEIGHTS),
            is_folder=True),
     Target("safetensors", "safetensors",      ".safetensors", (".safetensors",),
            "weights: one file, or shards with an index",
@@ -138,7 +139,8 @@ TARGETS = (
     Target("onnx",        "onnx",             ".onnx", (".onnx",),
            "self-contained ONNX files, one for each signature",
            "onnx", "required",
-           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision"),
+           (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision",
+            "propagate_nan"),
            one_file=".onnx"),
     Target("keras",       "keras.archive",    ".keras", (".keras",),
            "a .keras file that the current Keras loads",
@@ -163,7 +165,7 @@ TARGETS = (
            "a model of a Triton repository, or a repository with one for each signature",
            "onnx", "required",
            (*NAMES, *PROGRAM, *WEIGHTS, "task", "exporter", "state", "device", "precision",
-            "triton"),
+            "propagate_nan", "triton"),
            needs_device=True, one_file="*", is_folder=True),
 )
 # fmt: on

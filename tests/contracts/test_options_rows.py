@@ -44,6 +44,7 @@ def test_without_options_a_command_has_the_defaults(command: str) -> None:
 def test_every_row_reaches_its_field() -> None:
     values = {
         "to": "onnx", "device": "cuda:1", "precision": "fp16", "keep_structure": True,
+        "propagate_nan": True,
         "format": "keras", "checkpoint": "v", "task": "fill-mask",
         "merge_adapter": "b", "dequantize": True,
         "arch.factory": "a:b", "arch.arguments": '{"c": 1}',

@@ -11,6 +11,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, count
+from converter.lower.ops import reduce
 from converter.lower.ops.conv import as_given, channels_first, numbers, same_padding
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -70,10 +71,8 @@ def adaptive_max(
     members = (starts.column() + count(op, longest)).least(ends.column() - 1)
     shape = (*x.shape[:axis], dim, None, *x.shape[axis + 1 :])
     gathered = op.emit("Gather", x, members.value, dtype=x.dtype, shape=shape, axis=axis)
-    values = op.reduce("ReduceMax", gathered, [axis + 1])
-    found = op.emit(
-        "ArgMax", gathered, dtype="int64", shape=values.shape, axis=axis + 1, keepdims=0
-    )
+    values = reduce.reduce_axes(op, "ReduceMax", gathered, [axis + 1])
+    found = reduce.index_of_extreme(op, "ArgMax", gathered, axis + 1, finds_nan=True)
     behind = list(range(1, x.rank - axis))
     return values, op.add(found, op.unsqueeze(starts.value, behind) if behind else starts.value)
 
