@@ -5,12 +5,13 @@
 
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
+from converter.byte_sizes import readable_size
 from converter.events import Compared, Lowered, Opened, Progress, Started, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
 from converter.graphs import (
@@ -35,8 +36,7 @@ from converter.write import catalog as targets
 from converter.write.background import Background
 from converter.write.hugging_face import changed_folder
 from converter.write.output_path import AnyPath, check_apart, locate_output, settle_output
-from converter.write.plan import Digests, Writing
-from converter.write.readback import WeightsReport
+from converter.write.plan import Digests
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut
 from formats.core.plurals import count
@@ -128,7 +128,6 @@ def steps(
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None, options)
-    held: list[Step] = []
     with ExitStack() as kept:
         model, begin = artifact, perf_counter()
         if forms or (is_changed(bundle, options) and target.graph_of(match.format.id) != "none"):
@@ -157,8 +156,11 @@ def steps(
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(output)
-        writing = plan.write(payload, verify=options.verify != "none", sync=sync)
-        written, weights = yield from _hold(writing, held)
+        begin = perf_counter()
+        written, weights = yield from plan.write(
+            payload, verify=options.verify != "none", sync=sync
+        )
+        seconds = perf_counter() - begin
         damage.result()
         verification = yield from compare_output(
             model.path, bundle, plan, written, weights, target.format, options
@@ -172,23 +174,8 @@ def steps(
         if sync:
             sync_tree(payload)
         publish(written, output, force=options.overwrite, sync=sync)
-    yield from held
+        yield Step("written", _describe_files(output), seconds)
     yield replace(result, path=output, verification=verification, digests=digests)
-
-
-def _hold(writing: Writing, held: list[Step]) -> Writing:
-    """Yield the steps of writing, except that it is done: that is said once the output is there."""
-    with closing(writing):
-        while True:
-            try:
-                event = next(writing)
-            except StopIteration as e:
-                written: tuple[Path, WeightsReport | None] = e.value
-                return written
-            if isinstance(event, Step) and event.name == "written":
-                held.append(event)
-            else:
-                yield event
 
 
 def _lower(
@@ -226,6 +213,12 @@ def _describe(
         name = "renamed" if change.detail == REMOVED else "normalised"
         yield Step(name, describe_change(change))
     yield from _describe_left_out(about.left_out)
+
+
+def _describe_files(output: Path) -> str:
+    """Return how many files an output has, and how large they are."""
+    paths = [path for path in (output, *output.rglob("*")) if path.is_file()]
+    return f"{count('file', len(paths))}, {readable_size(sum(p.stat().st_size for p in paths))}"
 
 
 def _describe_left_out(entries: Sequence[LeftOut]) -> Iterator[Step]:

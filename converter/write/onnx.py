@@ -7,10 +7,8 @@ model's configuration and tokenizer, as Optimum's runtime classes load it.
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 from converter import passes
-from converter.byte_sizes import readable_size
 from converter.capture.generation import PARTS
 from converter.capture.pipelines import find_component
 from converter.events import Progress, Step
@@ -108,7 +106,6 @@ class OnnxFiles(Plan):
         """
         path = home
         for graph, name in zip(graphs, names, strict=True):
-            begin = perf_counter()
             full = passes.run(graph, self.bundle.weights)
             target = home / name
             target.parent.mkdir(exist_ok=True)
@@ -119,8 +116,6 @@ class OnnxFiles(Plan):
                 file, final = yield from self._reduce(graph, full, target, beside)
             path = yield from self._write(final, target.parent, target.name, sync=sync)
             self._files.append(file)
-            size = sum(p.stat().st_size for p in target.parent.glob(f"{target.name}*"))
-            yield Step("written", readable_size(size), perf_counter() - begin)
         return path if len(graphs) == 1 else home
 
     def _reduce(

@@ -79,7 +79,6 @@ def write(
         written.end()
         if comparison is not None:
             comparison.wait()
-    yield Step("written", summary(layout), perf_counter() - begin)
     report = comparison.result() if comparison is not None else None
     if report is not None and verify:
         text = str(report)

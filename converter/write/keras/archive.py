@@ -6,7 +6,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from converter.byte_sizes import readable_size
 from converter.child.trust import Trusted
 from converter.events import Progress, Step
 from converter.lower.keras.lowering import model_of
@@ -136,7 +135,7 @@ def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> W
     """
     if file.changed:
         yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
-    begin, path, blocks = perf_counter(), payload / NAME, Blocks()
+    path, blocks = payload / NAME, Blocks()
     weights = hdf5_writer.plan(file.variables, {})
     metadata: dict[str, Any] = {
         "keras_version": config_values.load_signatures()["version"],
@@ -150,7 +149,6 @@ def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> W
     ):
         done += n
         yield Progress("written", done, weights.nbytes)
-    yield Step("written", readable_size(path.stat().st_size), perf_counter() - begin)
     if not verify or not file.variables:
         return path, None
     begin = perf_counter()

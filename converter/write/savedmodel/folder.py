@@ -72,7 +72,6 @@ class SavedModelFolder(Plan):
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the folder, and compare its files, tensors and placements with the plan."""
-        begin = perf_counter()
         folder = payload / FOLDER
         done, total = 0, self.nbytes
         blocks = Blocks()
@@ -90,7 +89,6 @@ class SavedModelFolder(Plan):
                     yield Progress("written", done, total, name)
                 if sync:
                     out.sync()
-        yield Step("written", self.summary(), perf_counter() - begin)
         if not verify:
             return folder, None
         begin = perf_counter()

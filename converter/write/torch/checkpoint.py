@@ -105,7 +105,6 @@ class Checkpoint(Plan):
                 written.end()
                 if comparison is not None:
                     comparison.wait()
-        yield Step("written", self.summary(), perf_counter() - begin)
         if comparison is None:
             return path, None
         report = comparison.result()

@@ -95,7 +95,7 @@ class MovedProgram(Plan):
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the archive, read it again, and compare its weights and devices."""
-        begin, path = perf_counter(), payload / self.target.file
+        path = payload / self.target.file
         done, total = 0, self.nbytes
         with Output(path) as out:
             for count in out.append(self.pieces, Blocks()):
@@ -103,7 +103,6 @@ class MovedProgram(Plan):
                 yield Progress("written", done, total)
             if sync:
                 out.sync()
-        yield Step("written", f"1 file, {readable_size(total)}", perf_counter() - begin)
         if not verify:
             return path, None
         begin = perf_counter()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from converter.byte_sizes import readable_size
 from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT
@@ -87,9 +86,8 @@ class RebuiltProgram(Plan):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         self._files.append(GraphFile(self.graph, onnx, program=path))
-        size = readable_size(path.stat().st_size)
-        text = f"1 file, {size}, exported by torch {answer['versions']['torch']}"
-        yield Step("written", text, perf_counter() - begin)
+        by = f"torch {answer['versions']['torch']}"
+        yield Step("exported", f"a program, by {by}", perf_counter() - begin)
         if not verify:
             return path, None
         begin = perf_counter()
