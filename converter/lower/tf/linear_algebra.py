@@ -4,7 +4,7 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 """
 
 from converter.lower.known_values import count, size
-from converter.lower.ops import linalg
+from converter.lower.ops import linalg, spectra
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.products import transpose_if
@@ -75,7 +75,7 @@ def svd(
     if compute_uv:
         raise Unsupported("singular vectors, whose signs are TensorFlow's own choice")
     none = op.constant([], input.dtype)
-    return [linalg.singular_values(op, input), none, none]
+    return [spectra.singular_values(op, input), none, none]
 
 
 @tf_op("SelfAdjointEigV2", outputs=("e", "v"))
@@ -83,7 +83,7 @@ def self_adjoint_eig(op: Context, input: Value, /, *, compute_v: bool = True) ->
     """Eigenvalues of symmetric matrices (lower triangles), without eigenvectors."""
     if compute_v:
         raise Unsupported("eigenvectors, whose signs are TensorFlow's own choice")
-    return [linalg.eigenvalues(op, input), op.constant([], input.dtype)]
+    return [spectra.eigenvalues(op, input), op.constant([], input.dtype)]
 
 
 @tf_op("MatrixSolveLs")

@@ -10,7 +10,7 @@ import numpy as np
 from converter.lower.dims import product
 from converter.lower.graph import Dim
 from converter.lower.known_values import count, size
-from converter.lower.ops import linalg
+from converter.lower.ops import linalg, spectra
 from converter.lower.torch.context import Context
 from converter.lower.torch.matrices import inverse, zero_pivot
 from converter.lower.torch.table import aten
@@ -174,7 +174,7 @@ def pinv(
 ) -> Value:  # fmt: skip
     """The Moore-Penrose inverse of matrices."""
     tolerances = (_beside(op, t, 2) for t in _tolerances(op, self, atol, rtol))
-    return linalg.pseudo_inverse(op, _symmetric(op, self) if hermitian else self, *tolerances)
+    return spectra.pseudo_inverse(op, _symmetric(op, self) if hermitian else self, *tolerances)
 
 
 @aten("linalg_pinv", "linalg_pinv.rcond_tensor", "pinverse")
@@ -187,9 +187,9 @@ def pinv_of_rcond(
 
 def _rank(op: Context, x: Value, atol: Tolerance, rtol: Tolerance, *, is_symmetric: bool) -> Value:
     x = _symmetric(op, x) if is_symmetric else x
-    values = op.cast(linalg.singular_values(op, x), "float64")
+    values = op.cast(spectra.singular_values(op, x), "float64")
     absolute, relative = (_beside(op, t, 1) for t in _tolerances(op, x, atol, rtol))
-    cutoff = linalg.singular_cutoff(op, values, absolute, relative)
+    cutoff = spectra.cutoff(op, values, absolute, relative)
     is_large = op.elementwise("Greater", values, cutoff)
     return op.reduce("ReduceSum", op.cast(is_large, "int64"), [-1])
 
@@ -245,7 +245,7 @@ def lstsq(
     if driver != "gels":
         ranks = _rank(op, self, atol, rcond, is_symmetric=False)
     if driver in ("gelsd", "gelss"):
-        values = linalg.singular_values(op, self)
+        values = spectra.singular_values(op, self)
     if driver != "gelsy":
         residuals = _residuals(op, self, found, right, None if driver == "gels" else ranks)
     return [x, residuals, ranks, values]

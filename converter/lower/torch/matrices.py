@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.ops import linalg
+from converter.lower.ops import linalg, spectra
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
 from converter.lower.torch.linear import product, tensordot
@@ -409,7 +409,7 @@ def svd_of(
 def svdvals(op: Context, A: Value, driver: str | None = None) -> Value:  # noqa: N803
     """The singular values of matrices, in descending order."""
     del driver
-    return linalg.singular_values(op, A)
+    return spectra.singular_values(op, A)
 
 
 @aten("linalg_svd", "_linalg_svd")
@@ -420,13 +420,13 @@ def svd(
     """The singular values of matrices, without vectors."""
     del full_matrices, compute_uv, driver
     vectors = Unsupported("singular vectors, whose signs differ between implementations")
-    return [vectors, linalg.singular_values(op, A), vectors]
+    return [vectors, spectra.singular_values(op, A), vectors]
 
 
 @aten("linalg_eigvalsh")
 def eigvalsh(op: Context, self: Value, UPLO: str = "L") -> Value:  # noqa: N803
     """The eigenvalues of symmetric matrices, in ascending order."""
-    return linalg.eigenvalues(op, self, lower=UPLO == "L")
+    return spectra.eigenvalues(op, self, lower=UPLO == "L")
 
 
 @aten("_linalg_eigh")

@@ -8,7 +8,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import as_float, promote
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
-from converter.lower.ops import linalg
+from converter.lower.ops import linalg, spectra
 from converter.lower.values import Value
 
 
@@ -83,4 +83,4 @@ def svd(op: Builder, x: Any, *, full_matrices: bool = True, compute_uv: bool = T
     del full_matrices
     if compute_uv:
         raise Unsupported("singular vectors, whose signs differ between implementations")
-    return linalg.singular_values(op, as_float(op, x))
+    return spectra.singular_values(op, as_float(op, x))
