@@ -13,12 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from converter.registries import grouping, mlmodel
+from converter.registries import mlmodel
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
 from converter.registries.graph_checkpoint_pairs import join
-from converter.registries.grouping import Division, Group, Listing
+from converter.registries.grouping.division import Division, Group, Listing
+from converter.registries.grouping.rules import divide
 from converter.registries.probe import files_of, probe_file, probe_group, state
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
@@ -273,7 +274,7 @@ def _divide(path: str, seen: _Seen) -> Division:
             return ()
 
     label = path.rpartition("/")[2]
-    division = grouping.divide(Listing(label, seen.files, seen.folders, read, head, inside))
+    division = divide(Listing(label, seen.files, seen.folders, read, head, inside))
     join(path, division)
     return division
 

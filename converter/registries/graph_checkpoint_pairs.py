@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from converter.registries.grouping import TENSORFLOW, Division, Group
+from converter.registries.grouping.division import TENSORFLOW, Division, Group
 from formats.artifact import Artifact
 from formats.errors import ConvertError
 from formats.tensorflow import graph_with_checkpoint

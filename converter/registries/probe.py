@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from converter.registries import grouping, mlmodel
+from converter.registries import mlmodel
 from converter.registries.entry import Entry, Found, Skipped
-from converter.registries.grouping import Group
+from converter.registries.grouping.division import MLFLOW, Group
 from converter.registries.model_filenames import claims, explain_refusal, is_plain_pickle
 from formats import catalog
 from formats.artifact import Artifact
@@ -65,7 +65,7 @@ def probe_group(path: str, name: str, group: Group) -> "Found | None":
         None if it is no artifact, so that its files are looked at one by one.
     """
     token, nbytes = state(files_of(path, group), path)
-    if group.kind == grouping.MLFLOW:
+    if group.kind == MLFLOW:
         return _look_at_mlflow(path, name, nbytes, token)
     said = ""
     for opener in group.paths:

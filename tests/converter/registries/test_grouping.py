@@ -5,7 +5,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from converter.registries.grouping import RULES, Division, Listing, divide
+from converter.registries.grouping.division import Division, Listing
+from converter.registries.grouping.rules import RULES, divide
 
 
 def divided(files: Mapping[str, bytes], label: str = "model") -> Division:
@@ -214,4 +215,4 @@ def test_every_rule_is_one_that_some_row_needs() -> None:
             found = Division(divided(content).listing)
             rule(found)
             changed |= bool(found.groups or found.skipped)
-        assert changed or rule.__name__ == "_portable", rule
+        assert changed or rule.__name__ == "find_portable", rule

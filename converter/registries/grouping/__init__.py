@@ -1,0 +1,1 @@
+"""Group the files of a folder into artifacts, by names and a few headers."""
