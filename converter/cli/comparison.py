@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # keeps `--help` fast
-    from converter.verification.report import DeviceReport, DeviceRun, GraphReport, Measure
+    from converter.verification.measure import Measure
+    from converter.verification.report import DeviceReport, DeviceRun, GraphReport
     from converter.verification.result import Verification
 
 SHOWN = 20  # names of tensors that differ, or of nodes on other devices

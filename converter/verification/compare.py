@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from converter.verification.report import Measure, Verdict
+from converter.verification.measure import Measure, Verdict
 from converter.verification.verdict import Evidence, judge_decisions, judge_numbers
 
 # dtype -> tolerance as a fraction of an output's scale: for float32 the rounding errors of the

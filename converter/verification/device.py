@@ -18,9 +18,10 @@ import numpy as np
 
 from converter.devices.names import parse_device
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare, merge_measures
+from converter.verification.measure import Measure, Runtime
 from converter.verification.noise import Noise
 from converter.verification.placement import DeviceRequest, Placement
-from converter.verification.report import DeviceReport, DeviceRun, Measure, Runtime, Status
+from converter.verification.report import DeviceReport, DeviceRun, Status
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, load_output
 
 TF32 = "float16"  # the dtype of TF32's mantissa

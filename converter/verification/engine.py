@@ -14,10 +14,7 @@ from time import perf_counter
 
 from converter.child.process import Allowance
 from converter.options import Options
-from converter.verification.compare import (
-    Tolerance,
-    are_empty,
-)
+from converter.verification.compare import Tolerance, are_empty
 from converter.verification.coverage import extend_plan
 from converter.verification.device import (
     TF32_UNITS,
@@ -34,10 +31,7 @@ from converter.verification.obstacles import report_skipped
 from converter.verification.pair import Pair
 from converter.verification.placement import DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import (
-    RunSkipped,
-    write_inputs,
-)
+from converter.verification.runners import RunSkipped, write_inputs
 from converter.verification.runs import Differences, Runs
 from formats.core.bundle import TensorSpec
 from formats.errors import UsageError

@@ -16,9 +16,10 @@ from converter.child.process import Allowance
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
 from converter.verification.compare import Array, Tolerance, compare
+from converter.verification.measure import Measure
 from converter.verification.noise import Noise, measure_noise
 from converter.verification.onnx_values import OnnxInterface
-from converter.verification.report import LayerDifference, LayerError, Measure
+from converter.verification.report import LayerDifference, LayerError
 from converter.verification.runners import PreparedInputs, RunSkipped, load_output, run_onnx
 from converter.verification.sources.keras import Source
 from formats.errors import DependencyError

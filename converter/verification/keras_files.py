@@ -20,11 +20,7 @@ from converter.lower.values import inverse
 from converter.options import Options
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare
 from converter.verification.engine import allowance, compare_models, plan_inputs, tolerance
-from converter.verification.first_difference import (
-    MARGIN,
-    LayerComparison,
-    measure_layer_noise,
-)
+from converter.verification.first_difference import MARGIN, LayerComparison, measure_layer_noise
 from converter.verification.inputs import draw as inputs
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.obstacles import find_obstacle

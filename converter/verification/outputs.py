@@ -10,8 +10,8 @@ from converter.child.process import reuse_children
 from converter.events import Compared, Started, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
+from converter.verification.report_steps import judge, judge_precision, judge_weights
 from converter.verification.result import Verification, Weights, merge_weights
-from converter.verification.verdicts import judge, judge_precision, judge_weights
 from converter.write.plan import GraphFile, Plan
 from converter.write.readback import WeightsReport
 from formats.core.bundle import Bundle

@@ -2,98 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Literal, NamedTuple
 
+from converter.verification.measure import Measure, Runtime, Verdict, finite_or_none
 from converter.verification.placement import Placement
 from formats.core.bundle import JSON
 
 Status = Literal["passed", "failed", "not run"]
-# What is said of a difference: none; as large as rounding explains; within a tolerance of the user,
-# or of the dtype where noise cannot be measured; noise as large as the values; more than rounding.
-Verdict = Literal["equal", "explained", "tolerated", "ill-conditioned", "unexplained"]
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """A runtime and the device that it computed on.
-
-    Attributes:
-        name: ``onnxruntime``, ``keras``, ``tf_keras``.
-        version: Its version.
-        device: Device that computed its outputs, as it names it.
-        versions: Versions of Python, the backend and numpy.
-    """
-
-    name: str
-    version: str
-    device: str
-    versions: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version} on {self.device}"
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """The difference between an output and its expected value.
-
-    Attributes:
-        name: Name of the output or layer.
-        dtype: Dtype in the source.
-        shape: Shape in the source, in the case with the worst difference.
-        elements: Number of compared elements, over all cases.
-        scale: Largest finite magnitude in the source.
-        max_abs: Largest absolute difference.
-        max_rel: That difference as a fraction of ``scale``.
-        cosine: Cosine similarity of both as vectors; the minimum over all cases.
-        worst_index: Index of the largest difference.
-        worst_case: Case of the largest difference.
-        expected: Element of the source there.
-        found: Element of the converted model there.
-        smallest_atol: The smallest atol that would pass with an rtol of zero.
-        smallest_rtol: The smallest rtol that would pass with an atol of zero.
-        atol: Allowed atol, at the worst case's scale.
-        rtol: Allowed rtol, likewise.
-        decades: Histogram of the differences as fractions of ``scale``: zero; below 1e-9; each
-            power of ten from there to 1; 1 and more, or not finite.
-        says_little: Whether it hardly depends on the inputs, so that it hides earlier differences.
-        problems: Why it failed, one string for each kind of reason; empty if it passed.
-        verdict: Whether rounding explains the difference.
-        noise: Root mean square of the noise of rounding; None where it was not measured.
-        source_error: Root mean square of the source's error, against the exact result of the
-            converted graph in float64; None where that was not computed.
-        converted_error: The same of the converted model's error.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    elements: int = 0
-    scale: float = 0.0
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    cosine: float = 1.0
-    worst_index: tuple[int, ...] | None = None
-    worst_case: str = ""
-    expected: float | str | None = None
-    found: float | str | None = None
-    smallest_atol: float = 0.0
-    smallest_rtol: float = 0.0
-    atol: float = 0.0
-    rtol: float = 0.0
-    decades: tuple[int, ...] = ()
-    says_little: bool = False
-    problems: tuple[str, ...] = ()
-    verdict: Verdict = "tolerated"
-    noise: float | None = None
-    source_error: float | None = None
-    converted_error: float | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether it has no problems."""
-        return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +81,8 @@ class LayerError(NamedTuple):
         return {
             **self._asdict(),
             "shape": [*self.shape],
-            "error": _number(self.error),
-            "noise": _number(self.noise),
+            "error": finite_or_none(self.error),
+            "noise": finite_or_none(self.noise),
         }
 
 
@@ -237,7 +152,7 @@ class DeviceRun:
         return {
             "status": self.status,
             "reason": self.reason,
-            "runtime": runtime_plain(self.runtime),
+            "runtime": self.runtime.plain() if self.runtime else None,
             "placement": None if self.placement is None else self.placement.plain(),
         }
 
@@ -287,7 +202,7 @@ class DeviceReport:
             "source": self.source.plain(),
             "converted": self.converted.plain(),
             "pairs": {
-                name: [measure_plain(m) for m in pair.values()] for name, pair in self.pairs.items()
+                name: [m.plain() for m in pair.values()] for name, pair in self.pairs.items()
             },
             "seconds": round(self.seconds, 3),
         }
@@ -411,8 +326,8 @@ class GraphReport:
             "reason": self.reason,
             "lacking": self.lacking,
             "failing": self.is_failing,
-            "source": runtime_plain(self.source),
-            "converted": runtime_plain(self.converted),
+            "source": self.source.plain() if self.source else None,
+            "converted": self.converted.plain() if self.converted else None,
             "seed": self.seed,
             "cases": [
                 {
@@ -425,7 +340,7 @@ class GraphReport:
                 for case in self.cases
             ],
             "skipped": [*self.skipped],
-            "outputs": [measure_plain(m) for m in self.outputs.values()],
+            "outputs": [m.plain() for m in self.outputs.values()],
             "first_difference": None
             if first is None
             else {
@@ -433,7 +348,7 @@ class GraphReport:
                 "class_name": first.class_name,
                 "merged": [*first.merged],
                 "last_equal": first.last_equal,
-                "measure": measure_plain(first.measure),
+                "measure": first.measure.plain(),
             },
             "layers": self.layers,
             "layer_errors": [one.plain() for one in self.layer_errors],
@@ -452,53 +367,7 @@ class GraphReport:
             else {
                 "status": self.smoke.status,
                 "reason": self.smoke.reason,
-                "runtime": runtime_plain(self.smoke.runtime),
+                "runtime": self.smoke.runtime.plain() if self.smoke.runtime else None,
                 "cases": [*self.smoke.cases],
             },
         }
-
-
-def runtime_plain(runtime: Runtime | None) -> JSON:
-    """Return a runtime as JSON types."""
-    if runtime is None:
-        return None
-    return {
-        "name": runtime.name,
-        "version": runtime.version,
-        "device": runtime.device,
-        "versions": dict(runtime.versions),
-    }
-
-
-def measure_plain(measure: Measure) -> JSON:
-    """Return a measure as JSON types; non-finite numbers are null."""
-    return {
-        "name": measure.name,
-        "passed": measure.passed,
-        "verdict": measure.verdict,
-        "problems": [*measure.problems],
-        "dtype": measure.dtype,
-        "shape": [*measure.shape],
-        "elements": measure.elements,
-        "scale": _number(measure.scale),
-        "max_abs": _number(measure.max_abs),
-        "max_rel": _number(measure.max_rel),
-        "cosine": _number(measure.cosine),
-        "worst_index": None if measure.worst_index is None else [*measure.worst_index],
-        "worst_case": measure.worst_case,
-        "expected": _number(measure.expected),
-        "found": _number(measure.found),
-        "smallest_atol": _number(measure.smallest_atol),
-        "smallest_rtol": _number(measure.smallest_rtol),
-        "atol": _number(measure.atol),
-        "rtol": _number(measure.rtol),
-        "noise": _number(measure.noise),
-        "source_error": _number(measure.source_error),
-        "converted_error": _number(measure.converted_error),
-        "decades": [*measure.decades],
-        "says_little": measure.says_little,
-    }
-
-
-def _number(value: float | str | None) -> JSON:
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -23,9 +23,9 @@ from converter.child.process import PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
 from converter.verification.compare import Array
 from converter.verification.inputs.draw import Case
+from converter.verification.measure import Runtime
 from converter.verification.onnx_values import WIDENED, expose_values
 from converter.verification.placement import CPU, DeviceRequest, Placement, parse_placement
-from converter.verification.report import Runtime
 from formats.core.bundle import TensorSpec
 from formats.errors import DependencyError
 

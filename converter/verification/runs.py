@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from converter.verification.compare import compare, merge_measures, says_little
+from converter.verification.measure import Measure
 from converter.verification.noise import Noise, measure_noise
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.pair import Pair
-from converter.verification.report import CaseReport, Measure
+from converter.verification.report import CaseReport
 from converter.verification.runners import PreparedInputs, SourceRun, load_output
 from converter.verification.source_noise import measure_source_noise
 from converter.verification.verdict import SourceNoise

@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from converter.verification.report import Measure
+from converter.verification.measure import Measure
 
 # How many times the noise a difference may be, by its root mean square over the output, over a
 # slice, and in an element. Both runtimes are off, and fewer numbers measure noise less well.

@@ -10,10 +10,10 @@ from safetensors.numpy import load_file, save_file
 
 import converter
 from converter import Comparison, Options, UsageError
-from converter.api import merge_options
 from converter.batch.request import Request
 from converter.events import Progress, Step
 from converter.jobs.job import Needs
+from converter.keywords import merge_options
 from converter.registries.filters import Filters
 from formats.core.bundle import TensorSpec
 

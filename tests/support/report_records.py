@@ -11,7 +11,8 @@ from converter.jobs.record import Record
 from converter.options import Options
 from converter.reports.catalog import Report
 from converter.verification.compare import Array, Tolerance, compare
-from converter.verification.report import CaseReport, GraphReport, Runtime
+from converter.verification.measure import Runtime
+from converter.verification.report import CaseReport, GraphReport
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>",

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from converter.verification.compare import Array, Tolerance, compare
+from converter.verification.measure import Measure, Runtime
 from converter.verification.report import (
     CaseReport,
     Coverage,
     GraphReport,
     LayerDifference,
     LayerError,
-    Measure,
-    Runtime,
 )
 from converter.verification.verdict import Evidence
 

@@ -18,7 +18,8 @@ from converter.verification.compare import (
 )
 from converter.verification.engine import _with_layers
 from converter.verification.first_difference import LayerComparison
-from converter.verification.report import CaseReport, GraphReport, LayerDifference, Runtime
+from converter.verification.measure import Runtime
+from converter.verification.report import CaseReport, GraphReport, LayerDifference
 
 STRICT = Tolerance(atol={"": 0.0})
 

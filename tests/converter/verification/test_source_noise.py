@@ -8,8 +8,8 @@ from onnx_by_hand import value, written
 
 import converter
 from converter.verification.inputs.draw import Case
+from converter.verification.measure import Runtime
 from converter.verification.noise import SOURCE_TIMES, Noise
-from converter.verification.report import Runtime
 from converter.verification.runners import RunSkipped, SourceRun, load_output, write_inputs
 from converter.verification.source_noise import describe_changes, measure_source_noise, move_inputs
 from converter.verification.verdict import Evidence
