@@ -28,6 +28,7 @@ from converter.lower.keras.model import (
     Layer,
     Model,
     Reference,
+    author_layer,
     is_model,
     of_author,
     parse,
@@ -74,8 +75,10 @@ def lower(
     """
     content = None if bundle.topology is None else bundle.topology.content
     if trust and isinstance(content, Mapping) and not is_model(content):
-        model = of_author(content)
-        modules = Modules(trust, legacy=is_legacy(bundle, model))
+        layer = author_layer(content)
+        alone = Model(layer.name, {layer.name: layer}, None, None)
+        modules = Modules(trust, legacy=is_legacy(bundle, alone))
+        model = of_author(content, modules.describe_inputs)
         return _of_author(bundle, model, modules, opset, state)
     model = model_of(bundle)
     modules = Modules(trust, legacy=is_legacy(bundle, model))
@@ -396,8 +399,8 @@ class _Walk:
             given_as = [self._cast_structure(part, roles.dtype) for part in arguments]
             settings["structure"] = given_as[0] if len(given_as) == 1 else given_as
         tensors = [
-            as_taken(self.op, row, layer.class_name, settings, v, roles.dtype)
-            for part in arguments
+            as_taken(self.op, row, layer.class_name, place, settings, v, roles.dtype)
+            for place, part in enumerate(arguments)
             for v in (self._cast(v, roles.dtype) for v in _flat(part))
         ]
         result = row.handler(self.op, roles, *tensors, **settings)

@@ -5,7 +5,7 @@ Sequential models write none. Nothing is interpreted here but that; what a layer
 mean is its handler's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,50 +151,73 @@ def _wrap_model(class_name: str, arguments: Mapping[str, Any], name: str) -> Mod
     return Model(name, {inner.name: inner}, inputs, outputs)
 
 
-def of_author(entry: Mapping[str, Any]) -> Model:
-    """Return a model of its author's class as the only layer of one, with the recorded inputs.
-
-    The first axis of each is the batch; Keras records no dtypes, and builds such a model with
-    float32.
-
-    Raises:
-        UnsupportedError: No shapes are recorded.
-    """
+def author_layer(entry: Mapping[str, Any]) -> Layer:
+    """Return a model of its author's class as a layer that nothing calls."""
     config = entry.get("config")
     arguments = config if isinstance(config, Mapping) else {}
     package, _, kind = str(entry.get("class_name")).rpartition(">")
-    name = str(arguments.get("name") or kind.lower())
+    module = entry.get("module") or package or "its author"
+    return Layer(str(arguments.get("name") or kind.lower()), kind, module, arguments, ())
+
+
+def of_author(entry: Mapping[str, Any], describe: Callable[[Layer], Any]) -> Model:
+    """Return a model of its author's class as the only layer of one, with its inputs.
+
+    Of the inputs that a file records the first axis is the batch; Keras records no dtypes, and
+    builds such a model with float32.
+
+    Args:
+        entry: The configuration.
+        describe: Returns the inputs that the class itself gives a model, in their structure, each
+            with its name, batch_shape and dtype; None if it gives none.
+
+    Raises:
+        UnsupportedError: No shapes are recorded, and the class gives none.
+    """
+    layer = author_layer(entry)
     build = entry.get("build_config") or {}
     shapes = build.get("input_shape")
     several = build.get("shapes_dict")
     layers: dict[str, Layer] = {}
 
-    def entered(shape: Any, called: str) -> Any:
-        if isinstance(shape, Mapping):
-            return {key: entered(part, str(key)) for key, part in shape.items()}
-        if isinstance(shape, list | tuple) and any(isinstance(n, list | tuple) for n in shape):
-            return [entered(part, f"{called}_{i}") for i, part in enumerate(shape)]
-        if not isinstance(shape, list | tuple) or not shape:
-            raise UnsupportedError(
-                f"model class {kind} without the shapes of its inputs",
-                where=name,
-                hint="A .keras file records them, of a model that was called before it was saved",
-            )
-        sizes = [None, *shape[1:]]
-        spec = {"name": called, "batch_shape": sizes, "dtype": "float32"}
+    def add(called: str, sizes: Sequence[int | None], dtype: str) -> Reference:
+        spec = {"name": called, "batch_shape": [*sizes], "dtype": dtype}
         layers[called] = Layer(called, "InputLayer", "keras.layers", spec, ())
         return Reference(called, 0, 0)
 
+    def add_recorded(shape: Any, called: str) -> Any:
+        if isinstance(shape, Mapping):
+            return {key: add_recorded(part, str(key)) for key, part in shape.items()}
+        if isinstance(shape, list | tuple) and any(isinstance(n, list | tuple) for n in shape):
+            return [add_recorded(part, f"{called}_{i}") for i, part in enumerate(shape)]
+        if not isinstance(shape, list | tuple) or not shape:
+            raise UnsupportedError(
+                f"model class {layer.class_name} without the shapes of its inputs",
+                where=layer.name,
+                hint="A .keras file records them, of a model that was called before it was saved",
+            )
+        return add(called, [None, *shape[1:]], "float32")
+
+    def add_described(part: Any) -> Any:
+        if isinstance(part, list):
+            return [add_described(inner) for inner in part]
+        if isinstance(part.get("name"), str):
+            return add(part["name"], part["batch_shape"], part["dtype"])
+        return {key: add_described(inner) for key, inner in part.items()}
+
     inputs: Any
     if shapes is None and isinstance(several, Mapping):
-        inputs = {k: entered(v, k.removesuffix("_shape")) for k, v in several.items()}
+        inputs = {k: add_recorded(v, k.removesuffix("_shape")) for k, v in several.items()}
         call = Call((), {k.removesuffix("_shape"): v for k, v in inputs.items()})
     else:
-        inputs = entered(shapes, f"{name}_input")
+        described = describe(layer) if shapes is None else None
+        if described is not None:
+            inputs = add_described(described)
+        else:
+            inputs = add_recorded(shapes, f"{layer.name}_input")
         call = Call((inputs,))
-    module = entry.get("module") or package or "its author"
-    layers[name] = Layer(name, kind, module, arguments, (call,))
-    return Model(name, layers, inputs, Reference(name, 0, 0))
+    layers[layer.name] = replace(layer, calls=(call,))
+    return Model(layer.name, layers, inputs, Reference(layer.name, 0, 0))
 
 
 # -- Sequential ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import splice
 from converter.lower.keras.version_upgrades import normalize
 from converter.lower.values import Value
-from formats.errors import CorruptError, DependencyError, UsageError
+from formats.errors import CorruptError, DependencyError, UnsupportedError, UsageError
 
 SCRIPT = Path(__file__).with_name("trusted_child.py")
 ALLOWANCE = child.Allowance(seconds=300)
@@ -289,6 +289,24 @@ class Modules:
         except (KeyError, TypeError, ValueError, CorruptError) as e:
             found = f"the {subject.kind} {subject.name} in {subject.supply.trusted.module}"
             raise UsageError(f"{found} was traced to no model: {e}", where=subject.where) from e
+
+    def describe_inputs(self, layer: Layer) -> Any:
+        """Return the inputs of a model that its class builds functionally; None of any other.
+
+        They are in lists and dicts, as the model takes them, each with its name, batch_shape and
+        dtype.
+
+        Raises:
+            UnsupportedError: The class builds no model of its configuration.
+        """
+        subject = self.class_of(layer)
+        if subject is None:
+            return None
+        answer = self._ask_child(subject.supply, {"task": "inputs", **self._about(subject)})
+        if answer.get("status") != "done":
+            reason = f"its class builds no model of its configuration: {answer.get('gap')!s:.400}"
+            raise UnsupportedError(f"model class {layer.class_name}: {reason}", where=layer.name)
+        return answer["inputs"]
 
     def state_shapes(self, subject: Subject) -> list[tuple[int, ...]]:
         """Return the shapes of a cell's states, which begin as zeros, without the batch.

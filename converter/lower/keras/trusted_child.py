@@ -5,6 +5,7 @@
     list    what do the modules supply: names of lowerings, of Keras's classes and of functions
     lower   call a lowering: nodes, small constants and references to weights come back
     trace   call a layer, a cell, a model or a function on symbolic tensors (`trusted_trace`)
+    inputs  the inputs of a model that its class builds from Keras's functional layers
     states  the sizes of a cell's states
 
 ``answer.json`` is plain data. What a module prints is discarded; what it raises is the answer.
@@ -31,7 +32,10 @@ API = "converter.lower.keras.api"
 def main(folder: Path) -> None:
     """Answer the question in the folder."""
     question = json.loads((folder / "question.json").read_text())
-    tasks = {"list": list_supplies, "lower": run_lowering, "trace": trace_code, "states": states}
+    tasks = {
+        "list": list_supplies, "lower": run_lowering, "trace": trace_code, "inputs": inputs,
+        "states": states,
+    }  # fmt: skip
     if question["legacy"] and find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # what tf.keras was then
     if question["alias"] and find_spec("tf_keras") is not None:
@@ -200,6 +204,16 @@ def trace_code(question: Mapping[str, Any]) -> dict[str, Any]:
 
     try:
         return trace(question, _load_modules(question))
+    except BaseException as e:  # noqa: BLE001 - the answer
+        return {"status": "gap", "gap": describe_error(e)}
+
+
+def inputs(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a model."""
+    from converter.lower.keras.trusted_trace import describe_inputs
+
+    try:
+        return describe_inputs(question, _load_modules(question))
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": describe_error(e)}
 

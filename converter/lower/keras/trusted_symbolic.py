@@ -221,6 +221,9 @@ class Traced:
             for node in nodes
         ]
         json.dumps(entry)  # or it is no plain data
+        is_layer = isinstance(operation, self.keras.layers.Layer)
+        if not is_layer and entry["class_name"] != "GetItem" and _lists_none(entry):
+            raise Untraceable("computes with the size of an axis that only a run knows")
         return entry
 
     def _plain(self, value: Any) -> Any:
@@ -277,6 +280,13 @@ class Traced:
                 "layer": layer,
                 "role": role,
             }
+
+
+def _lists_none(part: Any) -> bool:
+    """Return whether a list among arguments has None in it: in place of a dynamic size."""
+    if isinstance(part, list | tuple):
+        return any(one is None or _lists_none(one) for one in part)
+    return isinstance(part, dict) and any(map(_lists_none, part.values()))
 
 
 @contextmanager

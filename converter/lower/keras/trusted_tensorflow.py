@@ -102,7 +102,7 @@ class Graph:
             def recorded(layer: Any, *arguments: Any, **keywords: Any) -> Any:
                 if inside[0] or not self._stays_whole(layer):
                     return call(layer, *arguments, **keywords)
-                given = [t for t in self.tf.nest.flatten([arguments, keywords]) if t is not None]
+                given = [*filter(self._is_tensor, self.tf.nest.flatten([arguments, keywords]))]
                 masks = [getattr(t, "_keras_mask", None) for t in given]
                 said = keywords.get("mask") is not None
                 if not said and len(given) > 1 and any(mask is not None for mask in masks):
@@ -112,7 +112,7 @@ class Graph:
                     result = call(layer, *arguments, **keywords)
                 finally:
                     inside[0] -= 1
-                known = {key(t) for t in (*given, *self.inputs) if self._is_tensor(t)}
+                known = {key(t) for t in (*given, *self.inputs)}
                 made = _Call(layer, arguments, keywords, masks[:1])
                 for place, tensor in enumerate(self.tf.nest.flatten(result)):
                     if self._is_tensor(tensor) and key(tensor) not in known | self._made.keys():

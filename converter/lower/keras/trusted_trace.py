@@ -76,6 +76,29 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
     return second if second["status"] == "done" else first
 
 
+def describe_inputs(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
+    """Return the inputs of a model that its class builds functionally, in their structure.
+
+    Of any other, which has none until it is called, null.
+
+    Raises:
+        Exception: Whatever the code, or Keras on its behalf, raises.
+    """
+
+    def describe(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {str(name): describe(inner) for name, inner in part.items()}
+        if isinstance(part, list | tuple):
+            return [describe(inner) for inner in part]
+        sizes = [None if n is None else int(n) for n in part.shape]
+        dtype = str(getattr(part.dtype, "name", part.dtype))
+        return {"name": part.name, "batch_shape": sizes, "dtype": dtype}
+
+    with _Subject(question, supplied).made() as model:
+        given = getattr(model, "_inputs_struct", getattr(model, "_nested_inputs", None))
+        return {"status": "done", "inputs": None if given is None else describe(given)}
+
+
 def state_sizes(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
     """Return the shapes of the states that a cell starts with, without the batch.
 

@@ -35,18 +35,21 @@ SOME = {
         ("UpSampling1D", "UpSampling2D", "UpSampling3D"), ("uint8", "int8", "int32")
     ),
 }  # fmt: skip
+MASKS = {("Softmax", 1)}  # classes and places of arguments that are masks
 AS_IT_IS = ("linear", "relu")  # activations that integers stay whole in
 
 
 def as_taken(
-    op: Builder, row: Row, class_name: str, settings: dict[str, Any], value: Any, dtype: str | None
-) -> Any:
+    op: Builder, row: Row, class_name: str, place: int, settings: dict[str, Any], value: Any,
+    dtype: str | None,
+) -> Any:  # fmt: skip
     """Return an input of one of Keras's layers as the layer computes with it.
 
     Args:
         op: Builder.
         row: The layer's.
         class_name: Its class.
+        place: Number of the argument of the call.
         settings: Its arguments.
         value: The input; only values of integers are looked at.
         dtype: Dtype in which the layer computes.
@@ -56,6 +59,8 @@ def as_taken(
     """
     if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
         return value
+    if (class_name, place) in MASKS:
+        return op.cast(value, "bool")
     if class_name in FLOATING and not settings.get("keeps_dtype"):
         return op.cast(value, dtype or "float32")
     package, _, module = row.module.rpartition(".")

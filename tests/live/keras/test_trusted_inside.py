@@ -26,7 +26,7 @@ pytestmark = [*NEEDS_KERAS, pytest.mark.timeout(900)]
 FOLDER = SUPPORT / "trust"
 RANDOM = np.random.default_rng(0)
 RIGHT = {
-    "inside": ("functions", "wrapped", "cells", "whole", "pairs"),
+    "inside": ("functions", "wrapped", "cells", "whole", "pairs", "encoder"),
     "legacy": ("attended", "block", "looked", "shared"),
 }
 GAPS = {
@@ -38,7 +38,7 @@ GAPS = {
 MODULE = {name: module for module, names in RIGHT.items() for name in names}
 MODULE |= {name: "legacy" if name == "counted" else "inside" for name in GAPS}
 FORMS = [(name, "h5" if name in ("wrapped", *RIGHT["legacy"]) else "keras") for name in MODULE]
-FORMS = [(name, form) for name, form in FORMS if name not in GAPS]
+FORMS = [(name, form) for name, form in FORMS if name not in GAPS] + [("encoder", "h5")]
 
 
 @pytest.fixture(scope="module")

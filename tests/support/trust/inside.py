@@ -180,3 +180,42 @@ class Pairs(keras.Model):
     def call(self, inputs):
         a, b = self.left(inputs["a"]), self.right(inputs["b"])
         return {"sum": a + b, "product": a * b}
+
+
+@keras.saving.register_keras_serializable(package="my_package")
+class Positions(layers.Layer):
+    """As many positions as a text has tokens, of those that there are, as KerasHub's layers do."""
+
+    def __init__(self, most, **kwargs):
+        super().__init__(**kwargs)
+        self.most = most
+
+    def build(self, input_shape):
+        self.table = self.add_weight(shape=(self.most, input_shape[-1]), name="table")
+
+    def call(self, x):
+        shape = ops.shape(x)
+        positions = ops.slice(ops.convert_to_tensor(self.table), (0, 0), (shape[1], shape[2]))
+        return ops.broadcast_to(positions, shape)
+
+    def get_config(self):
+        return super().get_config() | {"most": self.most}
+
+
+@keras.saving.register_keras_serializable(package="my_package")
+class Encoder(keras.Model):
+    """A model that its class builds functionally, as KerasHub's: no file has its inputs."""
+
+    def __init__(self, words, units, **kwargs):
+        mask = keras.Input((None,), dtype="int32", name="mask")
+        tokens = keras.Input((None,), dtype="int32", name="tokens")
+        x = layers.Embedding(words, units, name="embedding")(tokens)
+        x = layers.Add(name="add")([x, Positions(20, name="positions")(x)])
+        x = layers.Dense(units, activation=my_swish, name="dense")(x)
+        x = x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
+        outputs = {"pooled": ops.max(x, axis=1), "sequence": x}
+        super().__init__(inputs={"mask": mask, "tokens": tokens}, outputs=outputs, **kwargs)
+        self.words, self.units = words, units
+
+    def get_config(self):
+        return {"name": self.name, "words": self.words, "units": self.units}

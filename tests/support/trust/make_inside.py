@@ -64,6 +64,7 @@ def pairs():
 
 MODELS = {
     "functions": functions, "wrapped": wrapped, "cells": cells, "whole": whole, "pairs": pairs,
+    "encoder": lambda: own.Encoder(9, 4),
     "undecided": lambda: make_models.alone(layers.Activation(own.undecided)),
     "by_chance": lambda: make_models.alone(layers.Activation(own.by_chance)),
     "started": lambda: keras.Model(x := keras.Input((4, 3)), layers.RNN(own.Started(2))(x)),

@@ -85,7 +85,7 @@ def inputs(model, random):
         listed = [shapes[key] for key in sorted(shapes)] if isinstance(shapes, dict) else [shapes]
         tensors = [keras.KerasTensor(shape) for shape in listed]
     for tensor in tensors:
-        shape = (3, *tensor.shape[1:])
+        shape = (3, *(n or 6 for n in tensor.shape[1:]))
         if "int" in tensor.dtype:
             yield random.integers(0, 9, shape).astype(tensor.dtype)
         else:
@@ -104,6 +104,8 @@ def main(folder, *names):
         given = x if len(x) > 1 else x[0]
         if getattr(model, "inputs", None) is None and len(x) > 1:
             given = dict(zip("ab", x, strict=True))
+        elif isinstance(getattr(model, "_inputs_struct", None), dict):
+            given = dict(zip(sorted(model._inputs_struct), x, strict=True))
         made = keras.tree.flatten(model(given))
         kept = {f"x{i}": a for i, a in enumerate(x)}
         kept |= {f"y{i}": keras.ops.convert_to_numpy(a) for i, a in enumerate(made)}
