@@ -234,7 +234,9 @@ class Graph:
                 constants[str(place)] = found.array.tolist()
             else:
                 arguments.append(_argument(found))
-        known = {"op": node["op"], "attr": node.get("attr", {})}
+        # Those with an underscore are TensorFlow's own: how it differentiates, which counts traces.
+        attributes = {k: v for k, v in node.get("attr", {}).items() if not k.startswith("_")}
+        known = {"op": node["op"], "attr": attributes}
         config = {"trainable": True, "dtype": "float32", "node_def": known, "constants": constants}
         name = self._entered((id(op.graph), op.name), "TensorFlowOpLayer", config)
         self._node(name, arguments, {})

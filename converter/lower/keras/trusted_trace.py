@@ -71,9 +71,11 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
         first = found
     try:
         second = _twice(subject, _of_tensorflow, question, SYMBOLIC)
-    except Exception:  # noqa: BLE001 - what was said first says more
-        return first
-    return second if second["status"] == "done" else first
+    except Exception as e:  # noqa: BLE001 - what was said first says more
+        second = {"status": "gap", "gap": describe_error(e)}
+    if second["status"] == "done":
+        return second
+    return {"status": "gap", "gap": f"{first['gap']}; with TensorFlow's tensors: {second['gap']}"}
 
 
 def describe_inputs(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:

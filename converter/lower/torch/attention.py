@@ -5,7 +5,7 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_do
 
 import math
 
-from converter.lower.ops.attention import attend, repeat_heads
+from converter.lower.ops.attention import HALVES, attend, repeat_heads
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.unsupported import Unsupported
@@ -24,9 +24,12 @@ def scaled_dot_product_attention(
     query, key, value = (op.named(x) for x in (query, key, value))
     if scale is None:
         width = query.shape[-1]
-        if not isinstance(width, int):
-            raise Unsupported("attention over an axis of a dynamic size, without a scale")
-        scale = 1 / math.sqrt(width)
+        if isinstance(width, int):
+            scale = 1 / math.sqrt(width)
+        else:
+            wide = op.cast(query, "float32") if query.dtype in HALVES else query
+            root = op.unary("Sqrt", op.scalar_of(width, wide.dtype))
+            query, scale = op.div(wide, root), 1.0
     is_mask = attn_mask is not None and attn_mask.dtype == "bool"
     if enable_gqa:
         key, value = (repeat_heads(op, x, query.shape[-3]) for x in (key, value))

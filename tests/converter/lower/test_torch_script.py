@@ -349,3 +349,21 @@ def test_a_write_to_an_input_is_noted(tmp_path):
     code = ["_0 = torch.add_(torch.select(x0, 1, 0), 1)", "return torch.mul(x0, x1)"]
     graph, _ = spellings.torch_script(tmp_path, code, FREE * 2)
     assert graph.overwritten == ["x0"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_of_heads_of_any_size_divides_by_its_root(dtype, tmp_path):
+    code = "torch.scaled_dot_product_attention(x0, x1, x2)"
+    tensors = [(dtype, (2, 3, None)), (dtype, (2, 4, None)), (dtype, (2, 4, 5))]
+    graph, weights = spellings.torch_script(tmp_path, code, tensors)
+    for size in (1, 6, 33):
+        rng = np.random.default_rng(size)
+        q, k, v = (
+            rng.normal(size=s).astype(dtype) for s in ((2, 3, size), (2, 4, size), (2, 4, 5))
+        )
+        scores = q.astype(float) @ k.astype(float).swapaxes(1, 2) / np.sqrt(size)
+        powers = np.exp(scores)
+        wanted = powers / powers.sum(-1, keepdims=True) @ v.astype(float)
+        (got,) = run(graph, q, k, v, weights=weights)
+        tolerance = 1e-5 if dtype == "float32" else 2e-3
+        np.testing.assert_allclose(got.astype(float), wanted, atol=tolerance, rtol=tolerance)
