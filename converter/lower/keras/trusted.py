@@ -45,6 +45,8 @@ ALLOWANCE = child.Allowance(seconds=300)
 FRAMEWORKS = ("keras", "tensorflow", "tf_keras", "jax", "torch")
 # What Layer.__init__ of today's Keras no longer takes, or what says nothing to it.
 OLD_ARGUMENTS = ("batch_input_shape", "input_dtype", "input_shape", "build_config")
+# What a task of KerasHub's calls before its model, and not in it: tokenizers and the like.
+BEFORE = {"keras_hub": "preprocessor", "keras_nlp": "preprocessor"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,8 @@ class Modules:
         supply = self._with_class(layer)
         if supply is None:
             return None
-        config = {k: v for k, v in layer.config.items() if k not in OLD_ARGUMENTS}
+        left_out = (*OLD_ARGUMENTS, BEFORE.get((layer.module or "").partition(".")[0]))
+        config = {k: v for k, v in layer.config.items() if k not in left_out}
         config = config | {"name": "traced"}
         return Subject(supply, "class", layer.class_name, config, layer.name)
 

@@ -85,6 +85,10 @@ class Graph:
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, self.tf.Tensor)
 
+    def _is_symbolic(self, value: Any) -> bool:
+        """Return whether a value is a tensor of a graph, and not an array that one was given."""
+        return self._is_tensor(value) and bool(self.tf.is_symbolic_tensor(value))
+
     # -- Keras's own layers stay whole -----------------------------------------------------------
 
     @contextmanager
@@ -112,10 +116,10 @@ class Graph:
                     result = call(layer, *arguments, **keywords)
                 finally:
                     inside[0] -= 1
-                known = {key(t) for t in (*given, *self.inputs)}
+                known = {key(t) for t in (*given, *self.inputs) if self._is_symbolic(t)}
                 made = _Call(layer, arguments, keywords, masks[:1])
                 for place, tensor in enumerate(self.tf.nest.flatten(result)):
-                    if self._is_tensor(tensor) and key(tensor) not in known | self._made.keys():
+                    if self._is_symbolic(tensor) and key(tensor) not in known | self._made.keys():
                         self._made[key(tensor)] = made, place
                 return result
 
@@ -171,6 +175,8 @@ class Graph:
 
     def _found(self, tensor: Any) -> Any:
         """Return where a tensor comes from: layer, call and number; or a constant."""
+        if not self._is_symbolic(tensor):
+            return _Constant(np.asarray(tensor))
         for i, given in enumerate(self.inputs):
             if key(tensor) == key(given):
                 return [f"in_{i}", 0, 0]

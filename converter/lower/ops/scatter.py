@@ -4,6 +4,8 @@ A reduction of float16 or bfloat16 is accumulated in float32: onnxruntime has no
 narrower types.
 """
 
+import numpy as np
+
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.unsupported import Unsupported
@@ -30,6 +32,49 @@ def scatter_nd(
     wide, how = _accumulate_as(x, reduction)
     given = op.cast(x, wide), op.cast(indices, "int64"), op.cast(updates, wide)
     return op.cast(op.emit("ScatterND", *given, dtype=wide, shape=x.shape, **how), x.dtype)
+
+
+def update_slice(op: Builder, x: Value, updates: Value, start: Value) -> Value:
+    """Return a copy of a tensor in which updates replace the slice that begins at start.
+
+    As XLA's DynamicUpdateSlice, moves a start that leaves too little room.
+
+    Args:
+        op: Builder.
+        x: Tensor.
+        updates: Tensor of as many axes, none longer.
+        start: [axes of x], int64.
+
+    Raises:
+        Unsupported: An axis of unknown size is updated in part.
+    """
+    known = op.array(start)
+    if known is not None:
+        axes = zip(x.shape, updates.shape, known.tolist(), strict=True)
+        before, after = map(list, zip(*(_room(*axis) for axis in axes), strict=True))
+        is_true = op.cast(updates, "bool")
+        everywhere = op.elementwise("Or", is_true, op.unary("Not", is_true))
+        there = op.cast(op.pad(op.cast(everywhere, "int32"), before, after), "bool")
+        return op.where(there, op.pad(updates, before, after), x)
+    whole, sizes = ([n for n in v.shape if isinstance(n, int)] for v in (x, updates))
+    if len(whole) + len(sizes) < 2 * x.rank:
+        raise Unsupported("updating over an axis of unknown size")
+    room = [n - m for n, m in zip(whole, sizes, strict=True)]
+    zero = op.constant(0, "int64")
+    start = op.elementwise("Max", start, zero)
+    start = op.elementwise("Min", start, op.constant(room, "int64"))
+    grid = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
+    return scatter_nd(op, x, op.add(op.constant(grid, "int64"), start), updates)
+
+
+def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
+    """Return how much of an axis is before and after a part that starts somewhere."""
+    if isinstance(whole, int) and isinstance(part, int):
+        start = min(max(start, 0), whole - part)
+        return start, whole - part - start
+    if whole != part or start:
+        raise Unsupported("updating a part of an axis of unknown size")
+    return 0, 0
 
 
 def scatter_elements(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
+from converter.lower.ops.scatter import update_slice
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.program_values import ProgramValue, Variable
@@ -262,6 +263,12 @@ def strided_slice_update(
     flat = extents.reshape_to(op, input, [count])
     made = op.emit("ScatterElements", flat, where, put, dtype=input.dtype, shape=flat.shape, axis=0)
     return extents.reshape_to(op, made, sides)
+
+
+@tf_op("XlaDynamicUpdateSlice")
+def xla_dynamic_update_slice(op: Context, input: Value, update: Value, indices: Value, /) -> Value:
+    """A tensor with a slice, from indices on, replaced by an update."""
+    return update_slice(op, input, update, op.cast(indices, "int64"))
 
 
 @tf_op("StridedSliceGrad")

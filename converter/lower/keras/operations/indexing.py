@@ -12,7 +12,6 @@ from converter.lower.builder import END, Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import (
     flatten,
-    known_size,
     promote,
     tensor,
 )
@@ -20,7 +19,7 @@ from converter.lower.keras.operations.shaping import move_axes
 from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import index, sort
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
-from converter.lower.ops.scatter import add_by_index, scatter_nd
+from converter.lower.ops.scatter import add_by_index, scatter_nd, update_slice
 from converter.lower.values import Value, total
 
 # -- taking ----------------------------------------------------------------------------------------
@@ -174,32 +173,7 @@ def slice_update(op: Builder, inputs: Any, start_indices: Any, updates: Any) -> 
     As TensorFlow's dynamic_update_slice, moves a start that leaves too little room.
     """
     value, new = tensor(op, inputs), tensor(op, updates)
-    start = tensor(op, start_indices, "int64")
-    known = op.array(start)
-    if known is not None:
-        widths = [_room(*axis) for axis in zip(value.shape, new.shape, known.tolist(), strict=True)]
-        before, after = [low for low, _ in widths], [high for _, high in widths]
-        there = op.pad(op.cast(op.elementwise("Equal", new, new), "int32"), before, after)
-        wide = op.pad(new, before, after)
-        return op.where(op.cast(there, "bool"), wide, value)
-    sizes = [known_size(new, i, "updating") for i in range(new.rank)]
-    whole = [known_size(value, i, "updating") for i in range(value.rank)]
-    room = op.constant([n - m for n, m in zip(whole, sizes, strict=True)], "int64")
-    zero = op.constant(0, "int64")
-    start = op.elementwise("Min", op.elementwise("Max", start, zero), room)
-    grid = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
-    places = op.add(op.constant(grid, "int64"), start)
-    return scatter_nd(op, value, places, new)
-
-
-def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
-    """Return how much of an axis is before and after a part that starts somewhere."""
-    if isinstance(whole, int) and isinstance(part, int):
-        start = min(max(start, 0), whole - part)
-        return start, whole - part - start
-    if whole != part or start:
-        raise Unsupported("updating a part of an axis of unknown size")
-    return 0, 0
+    return update_slice(op, value, new, tensor(op, start_indices, "int64"))
 
 
 @operation(OPERATIONS, "Scatter")

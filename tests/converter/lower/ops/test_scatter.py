@@ -117,3 +117,19 @@ def test_an_index_that_occurs_counts_once_where_only_that_is_asked_for():
         ),
         lambda at: np.asarray([1, 0, 1, 0], "int32"), np.asarray([2, 0, 2, 2, 7]),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("start", [(0, 0), (1, 2), (-3, 1), (2, 9)])
+def test_a_slice_is_replaced_whatever_is_in_it(start, is_computed):
+    """NaN and zeros as well; a start that leaves too little room is moved."""
+    updates = np.array([[np.nan, 0.0], [np.inf, -2.0]], "float32")
+    row, column = (min(max(s, 0), n - 2) for s, n in zip(start, TABLE.shape, strict=True))
+    wanted = TABLE.copy()
+    wanted[row : row + 2, column : column + 2] = updates
+
+    def update(op, x, new, at):
+        return scatter.update_slice(op, x, new, at if is_computed else op.constant(start, "int64"))
+
+    (found,) = op_by_hand.compute(update, TABLE, updates, np.array(start))
+    np.testing.assert_array_equal(found, wanted)
