@@ -370,8 +370,8 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
                     where=file,
                 )
             return supply
-        if _lacks(answer) not in FRAMEWORKS:
-            break
+        if not _lacks(answer):
+            break  # it is there, and fails
     option = f"trust={trusted.module!r}"
     lacks = _lacks(answer)
     if trusted.path is None and lacks == trusted.module.split(".")[0]:

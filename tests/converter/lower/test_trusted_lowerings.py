@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import h5py
@@ -335,6 +336,21 @@ def test_modules_that_are_not_installed_or_named_twice():
         lower(bundle(entry("Scaled", "s")), trust=parse_trust(["no_such_module"]))
     with pytest.raises(UsageError, match="json is given twice"):
         parse_trust(["json", "json"])
+
+
+def test_a_module_that_only_the_python_with_keras_has(tmp_path, monkeypatch):
+    folder = tmp_path / "installed"
+    folder.mkdir()
+    (folder / "only_there.py").write_text(LOWERINGS.read_text())
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    trust = parse_trust(["only_there"])
+    monkeypatch.delenv(child.PYTHON_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match="there is no such module"):
+        trusted.Modules(trust)
+    monkeypatch.setenv(child.PYTHON_VARIABLE, str(python))
+    assert trusted.Modules(parse_trust(["only_there"])).lowering("Scaled") is not None
 
 
 def test_nothing_is_left_of_a_conversion_whose_trusted_code_fails(h5, tmp_path, trusting):
