@@ -71,7 +71,7 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
         first = found
     try:
         second = _twice(subject, _of_tensorflow, question, SYMBOLIC)
-    except Exception as e:  # noqa: BLE001 - what was said first says more
+    except Exception as e:  # noqa: BLE001 - the answer
         second = {"status": "gap", "gap": describe_error(e)}
     if second["status"] == "done":
         return second
