@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from converter.lower.keras.model import Layer, Model
 from formats.core.weights import Tensor
-from formats.keras.variable_names import Object, variables
+from formats.keras.variable_names import Object, snake_case, variables
 
 Path = tuple[str, ...]  # names of the models around a layer, and its own
 
@@ -44,12 +44,15 @@ def map_weights(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[
             by_label.setdefault(label, []).append(path)
     found: dict[Path, dict[str, str]] = {path: {} for path in layers}
     leftover: dict[str, list[str]] = {}
+    unowned: dict[str, str] = {}  # origin in a weight store -> name
     for name, tensor in weights.items():
         top = _top_group(tensor.origin)
         owner = _owner(name, top, by_label)
         if owner is None:
             if top is not None:
                 leftover.setdefault(top, []).append(name)
+            else:
+                unowned[tensor.origin] = name
             continue
         label = next(label for label in _labels(owner) if name.startswith(f"{label}/"))
         found[owner][name.removeprefix(f"{label}/")] = name
@@ -57,7 +60,31 @@ def map_weights(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[
         for path, own in _unnamed(top, names, layers).items():
             if not found[path]:
                 found[path] = _by_order(layers[path], own)
+    for path, group in _store_groups(model) if unowned else ():
+        if not found[path]:  # a model inside it is named as if it were on its own
+            origins = [origin for origin in unowned if origin.startswith(group)]
+            found[path] = {origin.removeprefix(group): unowned[origin] for origin in origins}
     return found
+
+
+def _store_groups(
+    model: Model, above: Path = (), below: str = "/layers/"
+) -> Iterator[tuple[Path, str]]:
+    """Yield every layer that is no model, with the group of a weight store that it lies in.
+
+    Keras names groups by class and number: keras/src/saving/saving_lib.py, _save_container_state.
+    """
+    used: dict[str, int] = {}
+    for name, layer in model.layers.items():
+        if ".ops." in (layer.module or ""):
+            continue  # an operation in the graph; model.layers does not list it
+        base = snake_case("Functional" if layer.class_name == "Model" else layer.class_name)
+        number = used[base] = used.get(base, -1) + 1
+        group = f"{below}{base}_{number}/" if number else f"{below}{base}/"
+        if layer.model is not None:
+            yield from _store_groups(layer.model, (*above, name), f"{group}layers/")
+        else:
+            yield (*above, name), group
 
 
 def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> dict[Path, list[str]]:

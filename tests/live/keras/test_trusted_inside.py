@@ -26,7 +26,7 @@ pytestmark = [*NEEDS_KERAS, pytest.mark.timeout(900)]
 FOLDER = SUPPORT / "trust"
 RANDOM = np.random.default_rng(0)
 RIGHT = {
-    "inside": ("functions", "wrapped", "cells", "whole", "pairs", "encoder"),
+    "inside": ("functions", "wrapped", "cells", "whole", "pairs", "encoder", "held"),
     "legacy": ("attended", "block", "looked", "shared"),
 }
 GAPS = {

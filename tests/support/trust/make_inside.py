@@ -62,9 +62,16 @@ def pairs():
     return model
 
 
+def held():
+    """A model of one's own class as a layer: no name of its weights has its own in front."""
+    given = {name: keras.Input((None,), dtype="int32", name=name) for name in ("mask", "tokens")}
+    x = own.Encoder(9, 4, name="part")(given)["sequence"]
+    return keras.Model(given, layers.Dense(2, name="head")(x))
+
+
 MODELS = {
     "functions": functions, "wrapped": wrapped, "cells": cells, "whole": whole, "pairs": pairs,
-    "encoder": lambda: own.Encoder(9, 4),
+    "encoder": lambda: own.Encoder(9, 4), "held": held,
     "undecided": lambda: make_models.alone(layers.Activation(own.undecided)),
     "by_chance": lambda: make_models.alone(layers.Activation(own.by_chance)),
     "started": lambda: keras.Model(x := keras.Input((4, 3)), layers.RNN(own.Started(2))(x)),
