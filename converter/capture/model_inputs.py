@@ -8,6 +8,7 @@ Spec: https://huggingface.co/docs/optimum-onnx/onnx/usage_guides/export_a_model
 
 import inspect
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,8 +108,7 @@ def declare_inputs(
         notes.append(f"{name}: {TEXT_ALONE}")
     if name.startswith("Pop2Piano"):  # its sounds take the place of all tokens
         shapes = {n: shape for n, shape in shapes.items() if shape != TEXT}
-    text = facts.part("text_config")
-    chunk = next((getattr(text, n) for n in CHUNKS if getattr(text, n, None)), None)
+    chunk = _find_chunk(model, facts.part("text_config"))
     known = EXAMPLES | ({"sequence": 2 * chunk + 88} if chunk else {})
     return [_spec(n, shapes[n], known) for n in parameters if n in shapes], notes
 
@@ -120,6 +120,23 @@ def _spec(name: str, shape: list[Any], known: Mapping[str, int]) -> dict[str, An
     if name == "bbox":  # an example of empty boxes: no right side lies left of a left side
         spec["high"] = 1
     return spec | ({"sizes": sizes} if sizes else {})
+
+
+def _find_chunk(model: Any, config: Any) -> int | None:
+    """Return the length of the parts that a sequence is computed in; None if it is not in parts.
+
+    The configuration has it, or it is a default of a function in the model's file.
+    """
+    file = type(model).__module__
+    functions = [
+        f
+        for f in vars(sys.modules[file]).values()
+        if inspect.isfunction(f) and f.__module__ == file
+    ]
+    defaults = [inspect.signature(f).parameters.get("chunk_size") for f in functions]
+    found = [getattr(config, name, None) for name in CHUNKS]
+    found += [parameter.default for parameter in defaults if parameter is not None]
+    return next((n for n in found if type(n) is int and n > 0), None)
 
 
 def _compares(model: Any) -> bool:
