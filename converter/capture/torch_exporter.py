@@ -448,39 +448,7 @@ def export_module(torch: Any, source: Source) -> Any:
         parameters = [*inspect.signature(module.forward).parameters][:places]
         shapes = {**dict(zip(parameters, shapes, strict=False)), **named}
     with _beside("loops").as_scans(module):
-        return _export_freely(torch, source, shapes)
-
-
-def _export_freely(torch: Any, source: Source, shapes: Any) -> Any:
-    """Return a module as an exported program of these dynamic shapes, or of bounds of them."""
-    given = source.loaded.module, source.args, source.kwargs
-    try:
-        return torch.export.export(*given, dynamic_shapes=shapes, strict=False)
-    except Exception as e:
-        if "Constraints violated" not in str(e):
-            raise
-        # A bound of an axis, such as a number of positions, is accepted; any other condition
-        # becomes an assertion of the program.
-        return torch.export.export(
-            *given, dynamic_shapes=_refined(torch, str(e), shapes), strict=False,
-            prefer_deferred_runtime_asserts_over_guards=True,
-        )  # fmt: skip
-
-
-def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with what a message of torch.export suggests for them, if anything.
-
-    These are bounds, and multiples: an axis that is ``40*_samples``. It also suggests constants,
-    with which axes would not be free, and multiples plus a constant, most of which are those of
-    the example.
-    """
-    fixes = re.findall(r"^ *(\w+) = (Dim\(.*\)|\d+\*_\w+)$", message, re.MULTILINE)
-    roots = {text.rpartition("*")[2] for _, text in fixes if "Dim" not in text}
-    kept = [f"{name} = {text}" for name, text in fixes if not name.startswith("_") or name in roots]
-    if not kept:
-        return shapes
-    said = "\n".join(("Suggested fixes:", *kept))
-    return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(said, shapes)
+        return _beside("free_axes").export(torch, module, source.args, source.kwargs, shapes)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:

@@ -1,4 +1,4 @@
-"""Python's loops over free sizes, exported as `scan`: the graphs compute what torch does."""
+"""Python's loops over free sizes, exported as `scan`, and pools: graphs compute what torch does."""
 
 import argparse
 import inspect
@@ -59,6 +59,18 @@ class Backwards(torch.nn.Module):
         return torch.stack(made, 0), total
 
 
+class Pooled(torch.nn.Module):
+    """Pools along the free axis, which torch.export fixes of itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool = torch.nn.MaxPool1d(3, 2, padding=1, ceil_mode=True)
+
+    def forward(self, x):
+        x = x.transpose(1, 2)
+        return self.pool(x), torch.max_pool1d(x, [2]), torch.nn.functional.max_pool1d(x, 2, 1)
+
+
 class Leaving(torch.nn.Module):
     """Loops that are left as they are, for they do more than a round of `scan` can."""
 
@@ -79,8 +91,8 @@ def export(module, path, size):
         torch.export.save(torch_exporter.export_module(torch, source), path)
 
 
-@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards])
-def test_a_loop_over_a_free_size_is_a_loop_of_the_graph(kind, tmp_path):
+@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards, Pooled])
+def test_a_free_size_stays_free(kind, tmp_path):
     torch.manual_seed(0)
     module = kind()
     export(module, tmp_path / "a.pt2", 5)
