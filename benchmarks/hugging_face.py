@@ -70,7 +70,7 @@ SMALL = {
     "projection_size": 32, "emb_dim": 32, "num_group": 1, "num_experts_per_token": 2,
     "vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 8,
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_num_heads": 8,
-    "mamba_head_dim": 8,
+    "mamba_head_dim": 8, "num_kv_shared_layers": 0,
 }  # fmt: skip
 RESNET = {
     "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 8, 16, 16],
@@ -78,6 +78,11 @@ RESNET = {
 }  # fmt: skip
 OF_RESNET = {"use_timm_backbone": False, "backbone": None, "backbone_config": RESNET}
 SWIN = {"window_size": 4, "image_size": 128, "patch_size": 4}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+HYBRID = {
+    "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2,
+    "attention_hidden_size": 64, "attention_head_dim": 16,
+}  # fmt: skip
 # What one type of model needs besides: sizes that depend on each other.
 NEEDED: dict[str, dict[str, object]] = {
     "mamba2": {"num_heads": 8}, "mobilevitv2": {"patch_size": 2},
@@ -97,7 +102,25 @@ NEEDED: dict[str, dict[str, object]] = {
     },
     "deepseek_v2": {"num_experts_per_tok": 2}, "zaya": {"num_experts_per_tok": 1},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
-    "falcon_h1": {"mamba_d_ssm": 64}, "zamba2": {"attention_head_dim": 16},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "zamba": HYBRID | {"mamba_dt_rank": 2},
+    "zamba2": HYBRID | {"mamba_headdim": 8, "kv_channels": 16, "hybrid_layer_ids": [1, 3]},
+    "xlstm": {"embedding_dim": 32, "num_blocks": 2}, "lilt": {"hidden_size": 48},
+    "mistral4": {"head_dim": 16, "qk_head_dim": 16},
+    "bailing_hybrid": {"num_expert_group": 1, "linear_head_dim": 8, "linear_num_heads": 4},
+    "longcat_flash": {
+        "ffn_hidden_size": 48, "expert_ffn_hidden_size": 16, "zero_expert_num": 2,
+        "qk_head_dim": 16,
+    },
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE},
+    },
+    "dbrx": {
+        "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0},
+        "ffn_config": {
+            "ffn_hidden_size": 48, "hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2,
+        },
+    },
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "nemotron": {"num_key_value_heads": 2}, "esmc": {"num_key_value_heads": 4},
     "reformer": {"is_decoder": True, "axial_pos_embds": False}, "xlnet": {"d_head": 8},

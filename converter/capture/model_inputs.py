@@ -35,7 +35,7 @@ EXAMPLES = {"text_batch": 3, "image_batch": 2, "queries": 3, "choices": 3, "poin
 # Settings with the length of the parts that a sequence is computed in: an example takes several.
 CHUNKS = ("chunk_size", "mamba_chunk_size")
 OF_VIDEOS = ("Timesformer", "VideoMAE", "Vivit")
-GENERATING = ("ForConditionalGeneration", "LM")
+TEXTUAL = ("ForConditionalGeneration", "LM", "ForSequenceClassification")
 MULTIMODAL = ("image-text-to-text", "image-to-text", "automatic-speech-recognition")
 TEXT_ALONE = "its graph takes text alone: images, sounds and videos are no inputs"
 
@@ -102,7 +102,7 @@ def declare_inputs(
     notes = []
     if not ("input_ids" in shapes and others and has_places):
         shapes |= others
-    elif task in MULTIMODAL or not name.endswith(GENERATING):
+    elif task in MULTIMODAL or not name.endswith(TEXTUAL):
         raise UnservedError(f"{name} puts images or sounds in the place of tokens of a text")
     else:
         notes.append(f"{name}: {TEXT_ALONE}")
