@@ -171,6 +171,8 @@ def shrink(settings: dict) -> dict:
             small[name] = [value[0], other]
         elif isinstance(value, dict) and "model_type" in value:
             small[name] = shrink(value)
+        elif value is None and name in TOKENS:
+            small[name] = SMALL[name]
         elif name in SMALL and (type(value) is int or (name == "head_dim" and value is None)):
             small[name] = SMALL[name]
     if "kv_lora_rank" in small and "num_key_value_heads" in small:  # latent attention has no groups
@@ -184,7 +186,6 @@ def save_model(kind: str, class_name: str, folder: Path) -> None:
     config_class = model_class.config_class or type(transformers.CONFIG_MAPPING[kind]())
     settings = shrink(config_class().to_dict()) | NEEDED.get(kind, {})
     settings.pop("model_type", None)
-    settings |= {n: SMALL[n] for n in TOKENS if settings.get(n, 0) is None}
     config = config_class(**settings)
     torch.manual_seed(0)
     with contextlib.suppress(TypeError), torch.device("meta"):
