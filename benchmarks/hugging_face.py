@@ -171,9 +171,9 @@ def shrink(settings: dict) -> dict:
             small[name] = [value[0], other]
         elif isinstance(value, dict) and "model_type" in value:
             small[name] = shrink(value)
-        elif value is None and name in TOKENS:
-            small[name] = SMALL[name]
-        elif name in SMALL and (type(value) is int or (name == "head_dim" and value is None)):
+        elif name in SMALL and (
+            type(value) is int or (value is None and name in ("head_dim", *TOKENS))
+        ):
             small[name] = SMALL[name]
     if "kv_lora_rank" in small and "num_key_value_heads" in small:  # latent attention has no groups
         small["num_key_value_heads"] = SMALL["num_attention_heads"]
