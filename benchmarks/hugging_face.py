@@ -134,8 +134,8 @@ DERIVED = ("per_layer_config", "out_features", "out_indices", "stage_names")  # 
 LARGEST = 40_000_000  # parameters
 SECONDS = 300  # of CPU, for one model
 SIZES = (
-    {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4000, "frames": 160},
-    {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 5000, "frames": 96},
+    {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4800, "frames": 160},
+    {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 6400, "frames": 96},
 )
 RUN = "import json, sys; from measure import run; print(json.dumps(run(sys.argv[1:])))"
 PEER = """

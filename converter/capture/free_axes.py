@@ -5,6 +5,7 @@ whose code bounds an axis, or compares sizes in a way that it cannot decide, and
 that a few of torch's own functions are given.
 """
 
+import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ def export(
 ) -> Any:
     """Return a module as an exported program of these dynamic shapes, or of bounds of them."""
     given = module, tuple(args), dict(kwargs)
-    with _free_pools(torch):
+    with _free_pools(torch), _free_chunks(torch):
         try:
             return torch.export.export(*given, dynamic_shapes=shapes, strict=False)
         except Exception as e:
@@ -54,6 +55,26 @@ def _free_pools(torch: Any) -> Iterator[None]:
         yield
     finally:
         torch.max_pool1d = plain
+
+
+@contextmanager
+def _free_chunks(torch: Any) -> Iterator[None]:
+    """Have an axis of ``n*size`` cut into n parts: torch computes their number anew, and fixes it."""
+    symbols = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    plain = torch.chunk, torch.Tensor.chunk
+
+    def chunk(input: Any, chunks: int, dim: int = 0) -> Any:
+        size = input.shape[dim]
+        if isinstance(size, int) or not symbols.statically_known_true(size % chunks == 0):
+            return plain[0](input, chunks, dim)
+        part = size // chunks
+        return tuple(input.narrow(dim, i * part, part) for i in range(chunks))
+
+    torch.chunk = torch.Tensor.chunk = chunk
+    try:
+        yield
+    finally:
+        torch.chunk, torch.Tensor.chunk = plain
 
 
 def _refine(torch: Any, message: str, shapes: Any) -> Any:

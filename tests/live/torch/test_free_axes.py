@@ -71,6 +71,14 @@ class Pooled(torch.nn.Module):
         return self.pool(x), torch.max_pool1d(x, [2]), torch.nn.functional.max_pool1d(x, 2, 1)
 
 
+class Chunked(torch.nn.Module):
+    """Chunks of an axis that is a multiple of their number."""
+
+    def forward(self, x):
+        a, b, c = torch.cat([x, x * 2, x * 3], 1).chunk(3, dim=1)
+        return a + b, torch.chunk(c.transpose(1, 2), 2, 1)[1]
+
+
 class Leaving(torch.nn.Module):
     """Loops that are left as they are, for they do more than a round of `scan` can."""
 
@@ -91,7 +99,7 @@ def export(module, path, size):
         torch.export.save(torch_exporter.export_module(torch, source), path)
 
 
-@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards, Pooled])
+@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards, Pooled, Chunked])
 def test_a_free_size_stays_free(kind, tmp_path):
     torch.manual_seed(0)
     module = kind()
