@@ -59,7 +59,7 @@ def _free_pools(torch: Any) -> Iterator[None]:
 
 @contextmanager
 def _free_chunks(torch: Any) -> Iterator[None]:
-    """Have an axis of ``n*size`` cut into n parts: torch computes their number anew, and fixes it."""
+    """Have an axis of ``n*size`` cut into n parts: torch divides by sizes, which fixes them."""
     symbols = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     plain = torch.chunk, torch.Tensor.chunk
 
