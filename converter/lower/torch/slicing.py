@@ -41,9 +41,10 @@ def bound(op: Context, n: Dim, at: Int, *, of: Dim) -> Dim:
 
 
 def _is_negative(size: Dim) -> bool:
-    """Return whether a size counts from the end: ``-batch``, ``1-batch``."""
+    """Return whether a size counts from the end, for no axis is empty: ``-batch``, ``1-batch``."""
     found = {} if size is None else dims.terms(size)
-    return bool(found) and all(times < 0 for names, times in found.items() if names)
+    falls = all(times < 0 for names, times in found.items() if names)
+    return bool(found) and falls and sum(found.values()) <= 0
 
 
 @aten("slice.Tensor", "slice_copy.Tensor")
