@@ -10,7 +10,8 @@ whose results are appended to a list or written to a tensor, once in each round:
         state = a[:, i] * state + b[:, i]           state = a[:, i] * state + b[:, i]
         rows.append(state)                          rows[:, i] = state
 
-Other loops, and loops whose number of rounds is known, run as they are.
+Other loops, and loops whose number of rounds is known, run as they are. Likewise ``len`` of a
+tensor, which is a plain number to Python, is its size there.
 Spec: https://docs.pytorch.org/docs/2.13/higher_order_ops/scan.html
 """
 
@@ -84,8 +85,8 @@ def _functions(file: Any) -> Iterator[types.FunctionType]:
 
 
 def rewrite(function: types.FunctionType) -> types.CodeType | None:
-    """Return the code of a function with its loops rewritten; None if none of them is."""
-    if function.__code__.co_freevars or "range" not in function.__code__.co_names:
+    """Return the code of a function with its loops and lengths rewritten; None if it has none."""
+    if function.__code__.co_freevars or not {"range", "len"} & {*function.__code__.co_names}:
         return None
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -99,16 +100,24 @@ def rewrite(function: types.FunctionType) -> types.CodeType | None:
     loops.visit(made)
     if not loops.count:
         return None
+    ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
     whole = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec")
     codes = [c for c in whole.co_consts if isinstance(c, types.CodeType)]
     return next(c for c in codes if c.co_name == function.__code__.co_name)
 
 
 class _Loops(ast.NodeTransformer):
-    """Rewrites the loops of a function that lie in no other loop."""
+    """Rewrites the loops of a function that lie in no other loop, and lengths of tensors."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function, self.count = function, 0
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "len":
+            self.count += 1
+            node.func = ast.parse(f"{HERE}.length", mode="eval").body
+        return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
         return node
@@ -118,7 +127,8 @@ class _Loops(ast.NodeTransformer):
         if not loop.is_known():
             return node
         self.count += 1
-        return [ast.copy_location(s, node) for s in ast.parse(loop.write(self.count)).body]
+        lines = ast.parse(loop.write(self.count)).body
+        return [ast.increment_lineno(line, node.lineno - 1) for line in lines]
 
 
 class _Loop:
@@ -317,6 +327,12 @@ def is_free(bounds: Sequence[Any]) -> bool:
     return not all(isinstance(n, int) for n in bounds)
 
 
+def length(value: Any) -> Any:
+    """Return how many elements a value has: of a tensor, the size that ``len`` would fix."""
+    torch: Any = importlib.import_module("torch")
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.ndim else len(value)
+
+
 def run(
     step: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], list[Any]]],
     bounds: Sequence[Any], held: dict[str, Any],
@@ -375,4 +391,4 @@ def _tensors_and_axis(tensors: Sequence[Any], dim: int = 0) -> tuple[Sequence[An
     return tensors, dim
 
 
-RUNNING = {"is_free": is_free, "run": run, "Rows": Rows}
+RUNNING = {"is_free": is_free, "length": length, "run": run, "Rows": Rows}

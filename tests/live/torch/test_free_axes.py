@@ -79,6 +79,14 @@ class Chunked(torch.nn.Module):
         return a + b, torch.chunk(c.transpose(1, 2), 2, 1)[1]
 
 
+class Lengths(torch.nn.Module):
+    """Lengths of tensors as Python has them, of lists too."""
+
+    def forward(self, x):
+        parts = [x.flatten(1), x.flatten(1) + len(x)]
+        return torch.cat(parts, 1).reshape(len(x), len(parts), -1), x.new_ones(len(x[0]))
+
+
 class Leaving(torch.nn.Module):
     """Loops that are left as they are, for they do more than a round of `scan` can."""
 
@@ -99,7 +107,7 @@ def export(module, path, size):
         torch.export.save(torch_exporter.export_module(torch, source), path)
 
 
-@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards, Pooled, Chunked])
+@pytest.mark.parametrize("kind", [Recurrent, Columns, Backwards, Pooled, Chunked, Lengths])
 def test_a_free_size_stays_free(kind, tmp_path):
     torch.manual_seed(0)
     module = kind()
