@@ -70,7 +70,7 @@ SMALL = {
     "projection_size": 32, "emb_dim": 32, "num_group": 1, "num_experts_per_token": 2,
     "vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 8,
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_num_heads": 8,
-    "mamba_head_dim": 8, "num_kv_shared_layers": 0,
+    "mamba_head_dim": 8, "num_kv_shared_layers": 0, "num_queries": 8,
 }  # fmt: skip
 RESNET = {
     "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 8, 16, 16],
