@@ -23,6 +23,7 @@ FLOATS = (
     "pixel_values", "pixel_values_videos", "input_values", "input_features", "input_points",
     "past_values", "visual_feats", "visual_pos",
 )  # fmt: skip
+SOUNDS = {"input_values", "input_features"}
 # Settings with the token of a text that an image or a sound takes the place of.
 PLACEHOLDERS = (
     "image_token_id", "image_token_index", "video_token_id", "audio_token_id",
@@ -106,6 +107,9 @@ def declare_inputs(
         raise UnservedError(f"{name} puts images or sounds in the place of tokens of a text")
     else:
         notes.append(f"{name}: {TEXT_ALONE}")
+    if shapes.keys() >= SOUNDS:  # for an encoder that takes one of them
+        taken = inspect.signature(model.get_encoder().forward).parameters
+        shapes = {n: shape for n, shape in shapes.items() if n not in SOUNDS or n in taken}
     if name.startswith("Pop2Piano"):  # its sounds take the place of all tokens
         shapes = {n: shape for n, shape in shapes.items() if shape != TEXT}
     chunk = _find_chunk(model, facts.part("text_config"))
