@@ -196,6 +196,8 @@ def save_model(kind: str, class_name: str, folder: Path) -> None:
     for parameter in model.parameters():  # signals stay alive
         if parameter.ndim < 2:
             torch.nn.init.normal_(parameter, 0.5, 0.2)
+        elif parameter.ndim == 4:
+            torch.nn.init.kaiming_normal_(parameter)
     model.save_pretrained(folder)
 
 
