@@ -18,6 +18,7 @@ Spec: https://docs.pytorch.org/docs/2.13/higher_order_ops/scan.html
 import ast
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 import types
@@ -93,7 +94,7 @@ def rewrite(function: types.FunctionType) -> types.CodeType | None:
     except (OSError, SyntaxError):
         return None
     made = tree.body[0]
-    if not isinstance(made, ast.FunctionDef):
+    if not isinstance(made, ast.FunctionDef) or any(map(_is_private, ast.walk(made))):
         return None
     made.decorator_list = []
     loops = _Loops(made)
@@ -104,6 +105,11 @@ def rewrite(function: types.FunctionType) -> types.CodeType | None:
     whole = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec")
     codes = [c for c in whole.co_consts if isinstance(c, types.CodeType)]
     return next(c for c in codes if c.co_name == function.__code__.co_name)
+
+
+def _is_private(node: ast.AST) -> bool:
+    """Return whether this is an attribute that Python renames after the class around it."""
+    return isinstance(node, ast.Attribute) and re.fullmatch("__.*(?<!__)", node.attr) is not None
 
 
 class _Loops(ast.NodeTransformer):
