@@ -24,7 +24,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 HERE = "_loops_of_free_sizes"  # this module's name in the functions that are rewritten
 PARTS = "_parts"  # what a round adds to the results
@@ -211,8 +211,9 @@ class _Loop:
             after = f"{name}[{place.fill('slice(*{bounds})')}] = {at}.movedim(0, {place.kept})"
         else:
             return None
-        uses = [n for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id == name]
-        if len(uses) > 1:
+        used = [n for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id == name]
+        asked = [n.value for n in ast.walk(self.node) if _is_fact(n)]
+        if len([n for n in used if n not in asked]) > 1:
             return None
         self.results.append(after)
         return f"{PARTS}.append({value})"
@@ -242,6 +243,11 @@ class _Loop:
 
 def _indent(lines: Sequence[str], width: int) -> str:
     return textwrap.indent("\n".join(lines), " " * width)
+
+
+def _is_fact(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """Return whether this says something of a tensor that no round changes."""
+    return isinstance(node, ast.Attribute) and node.attr in ("dtype", "device", "shape", "ndim")
 
 
 def _is_append(node: ast.AST) -> bool:

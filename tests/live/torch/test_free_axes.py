@@ -43,7 +43,7 @@ class Columns(torch.nn.Module):
         made, out = [], torch.zeros_like(x)
         for i in range(x.size(1)):
             made.append(x[:, i].cumsum(-1))
-            out[..., i, :] = x[:, i] * 3
+            out[..., i, :] = (x[:, i] * 3).to(out.dtype)
         return torch.stack(made, dim=-1), torch.stack(made), out
 
 
