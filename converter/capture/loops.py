@@ -259,7 +259,7 @@ def _is_append(node: ast.AST) -> bool:
 
 
 class _Place(NamedTuple):
-    """Where the index of a round stands in an index of several axes.
+    """Where the index of a round is in an index of several axes.
 
     Attributes:
         elements: Texts of the index's elements.
@@ -288,7 +288,7 @@ class _Place(NamedTuple):
 
 
 def _find_place(index: ast.expr, name: str) -> _Place | None:
-    """Return where the index of a round stands; None if it is not there, or there twice."""
+    """Return where the index of a round is; None if it is not there, or there twice."""
     elements = index.elts if isinstance(index, ast.Tuple) else [index]
     texts = [ast.unparse(e) for e in elements]
     found = [i for i, text in enumerate(texts) if text in (name, f"{name}:{name} + 1")]
