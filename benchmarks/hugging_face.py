@@ -70,7 +70,7 @@ SMALL = {
     "projection_size": 32, "emb_dim": 32, "num_group": 1, "num_experts_per_token": 2,
     "vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 8,
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_num_heads": 8,
-    "mamba_head_dim": 8,
+    "mamba_head_dim": 8, "num_kv_shared_layers": 0, "num_queries": 8,
 }  # fmt: skip
 RESNET = {
     "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 8, 16, 16],
@@ -78,6 +78,11 @@ RESNET = {
 }  # fmt: skip
 OF_RESNET = {"use_timm_backbone": False, "backbone": None, "backbone_config": RESNET}
 SWIN = {"window_size": 4, "image_size": 128, "patch_size": 4}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+HYBRID = {
+    "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2,
+    "attention_hidden_size": 64, "attention_head_dim": 16,
+}  # fmt: skip
 # What one type of model needs besides: sizes that depend on each other.
 NEEDED: dict[str, dict[str, object]] = {
     "mamba2": {"num_heads": 8}, "mobilevitv2": {"patch_size": 2},
@@ -97,7 +102,25 @@ NEEDED: dict[str, dict[str, object]] = {
     },
     "deepseek_v2": {"num_experts_per_tok": 2}, "zaya": {"num_experts_per_tok": 1},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
-    "falcon_h1": {"mamba_d_ssm": 64}, "zamba2": {"attention_head_dim": 16},
+    "falcon_h1": {"mamba_d_ssm": 64},
+    "zamba": HYBRID | {"mamba_dt_rank": 2},
+    "zamba2": HYBRID | {"mamba_headdim": 8, "kv_channels": 16, "hybrid_layer_ids": [1, 3]},
+    "xlstm": {"embedding_dim": 32, "num_blocks": 2}, "lilt": {"hidden_size": 48},
+    "mistral4": {"head_dim": 16, "qk_head_dim": 16},
+    "bailing_hybrid": {"num_expert_group": 1, "linear_head_dim": 8, "linear_num_heads": 4},
+    "longcat_flash": {
+        "ffn_hidden_size": 48, "expert_ffn_hidden_size": 16, "zero_expert_num": 2,
+        "qk_head_dim": 16,
+    },
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE},
+    },
+    "dbrx": {
+        "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0},
+        "ffn_config": {
+            "ffn_hidden_size": 48, "hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2,
+        },
+    },
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "nemotron": {"num_key_value_heads": 2}, "esmc": {"num_key_value_heads": 4},
     "reformer": {"is_decoder": True, "axial_pos_embds": False}, "xlnet": {"d_head": 8},
@@ -111,8 +134,8 @@ DERIVED = ("per_layer_config", "out_features", "out_indices", "stage_names")  # 
 LARGEST = 40_000_000  # parameters
 SECONDS = 300  # of CPU, for one model
 SIZES = (
-    {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4000, "frames": 160},
-    {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 5000, "frames": 96},
+    {"batch": 2, "sequence": 12, "decoder_sequence": 10, "samples": 4800, "frames": 160},
+    {"batch": 3, "sequence": 5, "decoder_sequence": 4, "samples": 6400, "frames": 96},
 )
 RUN = "import json, sys; from measure import run; print(json.dumps(run(sys.argv[1:])))"
 PEER = """
@@ -148,7 +171,9 @@ def shrink(settings: dict) -> dict:
             small[name] = [value[0], other]
         elif isinstance(value, dict) and "model_type" in value:
             small[name] = shrink(value)
-        elif name in SMALL and (type(value) is int or (name == "head_dim" and value is None)):
+        elif name in SMALL and (
+            type(value) is int or (value is None and name in ("head_dim", *TOKENS))
+        ):
             small[name] = SMALL[name]
     if "kv_lora_rank" in small and "num_key_value_heads" in small:  # latent attention has no groups
         small["num_key_value_heads"] = SMALL["num_attention_heads"]
@@ -161,7 +186,6 @@ def save_model(kind: str, class_name: str, folder: Path) -> None:
     config_class = model_class.config_class or type(transformers.CONFIG_MAPPING[kind]())
     settings = shrink(config_class().to_dict()) | NEEDED.get(kind, {})
     settings.pop("model_type", None)
-    settings |= {n: SMALL[n] for n in TOKENS if settings.get(n, 0) is None}
     config = config_class(**settings)
     torch.manual_seed(0)
     with contextlib.suppress(TypeError), torch.device("meta"):
@@ -172,6 +196,8 @@ def save_model(kind: str, class_name: str, folder: Path) -> None:
     for parameter in model.parameters():  # signals stay alive
         if parameter.ndim < 2:
             torch.nn.init.normal_(parameter, 0.5, 0.2)
+        elif parameter.ndim == 4:
+            torch.nn.init.kaiming_normal_(parameter)
     model.save_pretrained(folder)
 
 

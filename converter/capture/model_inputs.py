@@ -8,6 +8,7 @@ Spec: https://huggingface.co/docs/optimum-onnx/onnx/usage_guides/export_a_model
 
 import inspect
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ FLOATS = (
     "pixel_values", "pixel_values_videos", "input_values", "input_features", "input_points",
     "past_values", "visual_feats", "visual_pos",
 )  # fmt: skip
+SOUNDS = {"input_values", "input_features"}
 # Settings with the token of a text that an image or a sound takes the place of.
 PLACEHOLDERS = (
     "image_token_id", "image_token_index", "video_token_id", "audio_token_id",
@@ -34,7 +36,7 @@ EXAMPLES = {"text_batch": 3, "image_batch": 2, "queries": 3, "choices": 3, "poin
 # Settings with the length of the parts that a sequence is computed in: an example takes several.
 CHUNKS = ("chunk_size", "mamba_chunk_size")
 OF_VIDEOS = ("Timesformer", "VideoMAE", "Vivit")
-GENERATING = ("ForConditionalGeneration", "LM")
+TEXTUAL = ("ForConditionalGeneration", "LM", "ForSequenceClassification")
 MULTIMODAL = ("image-text-to-text", "image-to-text", "automatic-speech-recognition")
 TEXT_ALONE = "its graph takes text alone: images, sounds and videos are no inputs"
 
@@ -101,14 +103,16 @@ def declare_inputs(
     notes = []
     if not ("input_ids" in shapes and others and has_places):
         shapes |= others
-    elif task in MULTIMODAL or not name.endswith(GENERATING):
+    elif task in MULTIMODAL or not name.endswith(TEXTUAL):
         raise UnservedError(f"{name} puts images or sounds in the place of tokens of a text")
     else:
         notes.append(f"{name}: {TEXT_ALONE}")
+    if shapes.keys() >= SOUNDS:  # for an encoder that takes one of them
+        taken = inspect.signature(model.get_encoder().forward).parameters
+        shapes = {n: shape for n, shape in shapes.items() if n not in SOUNDS or n in taken}
     if name.startswith("Pop2Piano"):  # its sounds take the place of all tokens
         shapes = {n: shape for n, shape in shapes.items() if shape != TEXT}
-    text = facts.part("text_config")
-    chunk = next((getattr(text, n) for n in CHUNKS if getattr(text, n, None)), None)
+    chunk = _find_chunk(model, facts.part("text_config"))
     known = EXAMPLES | ({"sequence": 2 * chunk + 88} if chunk else {})
     return [_spec(n, shapes[n], known) for n in parameters if n in shapes], notes
 
@@ -120,6 +124,23 @@ def _spec(name: str, shape: list[Any], known: Mapping[str, int]) -> dict[str, An
     if name == "bbox":  # an example of empty boxes: no right side lies left of a left side
         spec["high"] = 1
     return spec | ({"sizes": sizes} if sizes else {})
+
+
+def _find_chunk(model: Any, config: Any) -> int | None:
+    """Return the length of the parts that a sequence is computed in; None if it is not in parts.
+
+    The configuration has it, or it is a default of a function in the model's file.
+    """
+    file = type(model).__module__
+    functions = [
+        f
+        for f in vars(sys.modules[file]).values()
+        if inspect.isfunction(f) and f.__module__ == file
+    ]
+    defaults = [inspect.signature(f).parameters.get("chunk_size") for f in functions]
+    found = [getattr(config, name, None) for name in CHUNKS]
+    found += [parameter.default for parameter in defaults if parameter is not None]
+    return next((n for n in found if type(n) is int and n > 0), None)
 
 
 def _compares(model: Any) -> bool:

@@ -447,31 +447,8 @@ def export_module(torch: Any, source: Source) -> Any:
         named = dict(zip(source.kwargs, shapes[places:], strict=True))
         parameters = [*inspect.signature(module.forward).parameters][:places]
         shapes = {**dict(zip(parameters, shapes, strict=False)), **named}
-    given = source.args, source.kwargs
-    try:
-        return torch.export.export(module, *given, dynamic_shapes=shapes, strict=False)
-    except Exception as e:
-        if "Constraints violated" not in str(e):
-            raise
-        # A bound of an axis, such as a number of positions, is accepted; any other condition
-        # becomes an assertion of the program.
-        return torch.export.export(
-            module, *given, dynamic_shapes=_refined(torch, str(e), shapes), strict=False,
-            prefer_deferred_runtime_asserts_over_guards=True,
-        )  # fmt: skip
-
-
-def _refined(torch: Any, message: str, shapes: Any) -> Any:
-    """Return dynamic shapes with what a message of torch.export suggests for them, if anything.
-
-    These are bounds, and multiples: an axis that is ``40*_samples``. It also suggests constants,
-    with which axes would not be free.
-    """
-    fixes = re.findall(r"^ *(\w+ = (?:Dim\(.*\)|\d+\*_\w+))$", message, re.MULTILINE)
-    if not fixes:
-        return shapes
-    said = "\n".join(("Suggested fixes:", *fixes))
-    return torch.export.dynamic_shapes.refine_dynamic_shapes_from_suggested_fixes(said, shapes)
+    with _beside("loops").as_scans(module):
+        return _beside("free_axes").export(torch, module, source.args, source.kwargs, shapes)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:

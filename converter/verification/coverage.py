@@ -240,7 +240,8 @@ def _vary(
         return array
     if hint.high is not None and array.size:  # evenly over the table
         spread = np.linspace(hint.low, hint.high - 1, array.size).astype(array.dtype)
-        return rng.permutation(spread).reshape(array.shape)
+        varied = rng.permutation(spread).reshape(array.shape)
+        return np.sort(varied) if hint.is_sorted and array.ndim else varied
     if dtype == "bool":
         return ~array
     if "float" not in dtype:

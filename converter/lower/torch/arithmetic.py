@@ -91,7 +91,7 @@ def truncate(op: Context, x: Value) -> Value:
     return op.mul(op.unary("Sign", x), op.unary("Floor", op.unary("Abs", x)))
 
 
-@aten("floor_divide", "floor_divide.Scalar")
+@aten("floor_divide", "floor_divide.Scalar", "floor_divide.Tensor")
 def floor_divide(op: Context, self: Value, other: Value | Scalar) -> Value:
     """`a / b`, rounded down."""
     dtype = result_type(self, other)

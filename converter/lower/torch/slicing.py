@@ -32,10 +32,19 @@ def bound(op: Context, n: Dim, at: Int, *, of: Dim) -> Dim:
         return at if at == 0 else op.least(at, of)
     if at == of:
         return of
+    if _is_negative(at):
+        return op.most(dims.add(of, at), 0)
     difference = dims.sub(of, at)
     if isinstance(difference, int):  # batch - 1 of batch
         return at if difference >= 0 else of
     return op.least(at, of)
+
+
+def _is_negative(size: Dim) -> bool:
+    """Return whether a size counts from the end, for no axis is empty: ``-batch``, ``1-batch``."""
+    found = {} if size is None else dims.terms(size)
+    falls = all(times < 0 for names, times in found.items() if names)
+    return bool(found) and falls and sum(found.values()) <= 0
 
 
 @aten("slice.Tensor", "slice_copy.Tensor")

@@ -71,6 +71,7 @@ class Hint:
         words: Strings or integers to draw from.
         is_mask: Whether it is a mask.
         is_permutation: Whether each row is a permutation of the integers below its length.
+        is_sorted: Whether integers grow along the last axis, as the sides of boxes do.
         is_scalar: Whether it has no axes, if its shape is unknown.
         masked: Value of masked timesteps.
         is_alone: Whether it has no batch axis.
@@ -86,6 +87,7 @@ class Hint:
     words: tuple[Any, ...] = ()
     is_mask: bool = False
     is_permutation: bool = False
+    is_sorted: bool = False
     is_scalar: bool = False
     masked: float | None = None
     is_alone: bool = False
@@ -357,6 +359,7 @@ def draw_array(
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     elif hint.high is not None:
         array = rng.integers(hint.low, hint.high, shape)
+        array = np.sort(array) if hint.is_sorted and shape else array
     elif dtype == "bool":
         array = rng.integers(0, 2, shape)
     elif dtype == "uint8":

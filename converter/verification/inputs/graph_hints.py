@@ -45,6 +45,8 @@ def find_hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
         hint = _training_hint(name, spec)
         if hint is None:
             hint = _index_hint(graph, readers, name)
+        if hint is None and "int" in spec.dtype:
+            hint = _mask_hint(graph, readers, name)
         if hint is None and spec.dtype == "string":
             words = tuple(_find_words(graph, readers, name)) or tuple(vocabulary)
             hint = Hint(words=(*words, WORDS[-1])) if words else None
@@ -94,7 +96,9 @@ def _find_readers(
 def _index_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
     """Return the range of an index into tables: the least of their sizes."""
     found = []
-    for node, value in _find_readers(readers, name, PASSING):
+    reads = [*_find_readers(readers, name, PASSING)]
+    known = {value for _, value in reads}
+    for node, value in reads:
         if len(node.inputs) < 2:
             continue
         size: object = None
@@ -111,7 +115,19 @@ def _index_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) 
             size = int(depth.reshape(-1)[0]) if isinstance(depth, np.ndarray) else None
         if isinstance(size, int) and size > 0:
             found.append(size)
-    return Hint(high=min(found)) if found else None
+    # A width is an index, too: a right side lies right of the left one.
+    differs = any(node.op_type == "Sub" and known.issuperset(node.inputs) for node, _ in reads)
+    return Hint(high=min(found), is_sorted=differs) if found else None
+
+
+def _mask_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
+    """Return the values of a mask for integers that are subtracted from one."""
+    for node, value in _find_readers(readers, name, MOVING):
+        if node.op_type == "Sub" and node.inputs[1] == value:
+            one = graph.initializers.get(node.inputs[0])
+            if isinstance(one, np.ndarray) and one.size == 1 and one.reshape(-1)[0] == 1:
+                return Hint(is_mask=True)
+    return None
 
 
 def _find_padding(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> float | None:

@@ -55,6 +55,25 @@ def test_what_is_taken_from_is_no_index():
     assert hint_of("int32", ("Gather", "x indices", "y"), indices=[0, 1]) is None
 
 
+def test_sides_of_boxes_whose_widths_are_indices_grow():
+    sides = [("Gather", "x left", "l"), ("Gather", "x right", "r"), ("Sub", "r l", "w")]
+    at = {"left": np.int64(0), "right": np.int64(2)}
+    found = hint_of("int64", *sides, ("Gather", "table w", "y"), shape=("n", "t", 4), **at)
+    assert (found.high, found.is_sorted) == (11, True)
+    boxes = draw_array(np.random.default_rng(0), "int64", (3, 50, 4), found)
+    assert (np.diff(boxes) >= 0).all()
+    assert len(np.unique(boxes)) == 11
+    alone = [("Sub", "x c", "w"), ("Gather", "table w", "y")]
+    assert not hint_of("int64", *alone, c=np.int64(1)).is_sorted
+
+
+def test_integers_that_are_taken_from_one_are_a_mask():
+    mask = [("Unsqueeze", "x axes", "a"), ("Cast", "a", "b"), ("Sub", "one b", "c")]
+    assert hint_of("int64", *mask, one=np.float32(1)).is_mask
+    assert hint_of("int64", *mask, one=np.float32(2)) is None
+    assert hint_of("int64", *mask[:2], ("Sub", "b one", "c"), one=np.float32(1)) is None
+
+
 @pytest.mark.parametrize("attribute", [["ant", "bee"], ["ant", "bee", "cat"]])
 def test_words_of_a_table_in_the_graph(attribute):
     found = hint_of(
