@@ -175,6 +175,7 @@ class Options:
             or self.exporter != "auto"
             or self.signatures
             or self.state != "drop"
+            or self.propagate_nan
         )
 
 

@@ -4,13 +4,13 @@ Imports nothing of the project, as the other files of the child. torch.export ru
 range(n)`` as Python does, so ``n`` becomes the constant of the example: a recurrent model would be
 one of a single length. While `as_scans` holds, functions of a model's files have such loops as
 bodies that torch traces once. That takes a body of plain statements, whose states are tensors, and
-whose results are appended to a list or written to a tensor, once in each round:
+whose results are appended to a list or written to a tensor, once in each iteration:
 
     for i in range(n):                          for i in range(n):
         state = a[:, i] * state + b[:, i]           state = a[:, i] * state + b[:, i]
         rows.append(state)                          rows[:, i] = state
 
-Other loops, and loops whose number of rounds is known, run as they are. Likewise ``len`` of a
+Other loops, and loops whose number of iterations is known, run as they are. Likewise ``len`` of a
 tensor, which is a plain number to Python, is its size there.
 Spec: https://docs.pytorch.org/docs/2.13/higher_order_ops/scan.html
 """
@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeGuard
 
 HERE = "_loops_of_free_sizes"  # this module's name in the functions that are rewritten
-PARTS = "_parts"  # what a round adds to the results
-# Statements with which the body of a loop is more than the states and results of its rounds.
+PARTS = "_parts"  # what an iteration adds to the results
+# Statements with which the body of a loop is more than the states and results of its iterations.
 LEAVING = (
     ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
     ast.With, ast.Global, ast.Nonlocal, ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.NamedExpr,
@@ -142,9 +142,9 @@ class _Loop:
 
     Attributes:
         index: Name of its variable.
-        body: Its statements, as they are in a round that torch traces.
-        results: Text that adds what all rounds yielded to a list or tensor.
-        stored: Names that a round stores.
+        body: Its statements, as they are in an iteration that torch traces.
+        results: Text that adds what all iterations yielded to a list or tensor.
+        stored: Names that an iteration stores.
         carried: Those that it reads before it stores them.
     """
 
@@ -171,7 +171,7 @@ class _Loop:
         return all(self._add(line) for line in self.node.body) and self.index not in self.stored
 
     def _add(self, line: ast.stmt) -> bool:
-        """Take a line of the body; False if it does what no round of ``scan`` can."""
+        """Take a line of the body; False if it does what no iteration of ``scan`` can."""
         result = self._result(line)
         if result is not None:
             self._note_names(ast.parse(result))
@@ -246,7 +246,7 @@ def _indent(lines: Sequence[str], width: int) -> str:
 
 
 def _is_fact(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """Return whether this says something of a tensor that no round changes."""
+    """Return whether this says something of a tensor that no iteration changes."""
     return isinstance(node, ast.Attribute) and node.attr in ("dtype", "device", "shape", "ndim")
 
 
@@ -259,11 +259,11 @@ def _is_append(node: ast.AST) -> bool:
 
 
 class _Place(NamedTuple):
-    """Where the index of a round is in an index of several axes.
+    """Where the index of an iteration is in an index of several axes.
 
     Attributes:
         elements: Texts of the index's elements.
-        at: Number of the element with the index of a round.
+        at: Number of the element with the index of an iteration.
         is_row: Whether that is ``i : i + 1``, which keeps the axis.
         axis: Of the tensor that the element belongs to; from the end, if it follows an ellipsis.
         kept: Likewise, of what the index yields.
@@ -278,7 +278,7 @@ class _Place(NamedTuple):
     is_plain: bool
 
     def fill(self, text: str) -> str:
-        """Return the index with a text in the place of a round's index."""
+        """Return the index with a text in the place of an iteration's index."""
         return ", ".join([*self.elements[: self.at], text, *self.elements[self.at + 1 :]])
 
     def pick(self, index: str) -> str:
@@ -288,7 +288,7 @@ class _Place(NamedTuple):
 
 
 def _find_place(index: ast.expr, name: str) -> _Place | None:
-    """Return where the index of a round is; None if it is not there, or there twice."""
+    """Return where the index of an iteration is; None if it is not there, or there twice."""
     elements = index.elts if isinstance(index, ast.Tuple) else [index]
     texts = [ast.unparse(e) for e in elements]
     found = [i for i, text in enumerate(texts) if text in (name, f"{name}:{name} + 1")]
@@ -317,7 +317,7 @@ def _is_constant(element: ast.expr, kind: type) -> bool:
 
 
 class _Picking(ast.NodeTransformer):
-    """Has torch select the rows ``x[:, i]`` and ``x[:, i : i + 1]`` by the index of a round."""
+    """Has torch select the rows ``x[:, i]`` and ``x[:, i : i + 1]`` by an index of iterations."""
 
     def __init__(self, index: str) -> None:
         self.index = index
@@ -335,7 +335,7 @@ class _Picking(ast.NodeTransformer):
 
 
 def is_free(bounds: Sequence[Any]) -> bool:
-    """Return whether the number of rounds is not known."""
+    """Return whether the number of iterations is not known."""
     return not all(isinstance(n, int) for n in bounds)
 
 
@@ -349,19 +349,19 @@ def run(
     step: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], list[Any]]],
     bounds: Sequence[Any], held: dict[str, Any],
 ) -> tuple[dict[str, Any], list[Any]]:  # fmt: skip
-    """Return the states after all rounds, and what the rounds yielded, stacked.
+    """Return the states after all iterations, and what the iterations yielded, stacked.
 
     Args:
-        step: A round: of an index and states, it returns the next states and what it yields.
+        step: An iteration: of an index and states, it returns the next states and what it yields.
         bounds: Of the range of indices.
-        held: The states before the first round.
+        held: The states before the first iteration.
     """
     torch: Any = importlib.import_module("torch")
     scan = importlib.import_module("torch._higher_order_ops.scan").scan
     names = [name for name, value in held.items() if isinstance(value, torch.Tensor)]
 
     def one(carried: tuple[Any, ...], index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        before = [t.clone() for t in carried]  # which a round may write to
+        before = [t.clone() for t in carried]  # which an iteration may write to
         after, parts = step(index, dict(zip(names, before, strict=False)))
         kept = [after[n] for n in names] or before
         return tuple(t.clone() for t in kept), tuple(part.clone() for part in parts)
@@ -372,7 +372,7 @@ def run(
 
 
 class Rows:
-    """What all rounds appended to a list: one element that `torch.stack` and `torch.cat` take."""
+    """What all iterations append to a list: one element, which torch.stack and torch.cat take."""
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows

@@ -28,7 +28,7 @@ def propagate_nan(graph: Graph) -> None:
     """Replace each max-pooling by operators that propagate NaN.
 
     Raises:
-        UnsupportedError: A pooling also returns the places of maxima, has padding that depends on
+        UnsupportedError: A pooling also returns the indices of maxima, has padding that depends on
             a dynamic size, is of an old opset or of another type of floats, or is GlobalMaxPool,
             which only ONNX files have.
     """
@@ -46,7 +46,7 @@ def propagate_nan(graph: Graph) -> None:
             of = f"{node.op_type} of {dtype}, opset {graph.opset}"
             raise UnsupportedError(f"propagate_nan=True with {of}, as {node.name} is")
         if any(readers.get(name) or name in graph.outputs for name in node.outputs[1:]):
-            raise UnsupportedError(f"propagate_nan=True with places of maxima, as {node.name} has")
+            raise UnsupportedError(f"propagate_nan=True with indices of maxima, as {node.name} has")
         nodes += _pool(graph, node)
     graph.nodes[:] = nodes
 

@@ -46,7 +46,7 @@ def judge(report: GraphReport, signature: str = "") -> Iterator[Step]:
         text = f"{of}: {outputs}, max rel {report.max_rel:.1e}, "
         yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
         if report.device is not None:
-            yield _judged_there(report.device)
+            yield _describe_device(report.device)
     else:
         yield Step("not run", f"comparison of graphs: {explain_not_run(report)}")
         if report.smoke is not None and report.smoke.status == "passed":
@@ -62,7 +62,7 @@ def explain_not_run(report: GraphReport) -> str:
     return f"{report.reason}. {report.lacking}" if report.lacking else report.reason
 
 
-def _judged_there(report: DeviceReport) -> Step:
+def _describe_device(report: DeviceReport) -> Step:
     if report.status != "passed":
         return Step("not run", f"comparison on {report.device}: {report.reason}")
     text = f"on {report.device}: {count('pair', len(report.pairs))}, max rel {report.max_rel:.1e}, "
@@ -89,6 +89,6 @@ def judge_precision(report: GraphReport, dtype: str) -> Iterator[Step]:
         text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"
         yield Step("verified", f"{text} {report.converted}, rounded at each node", report.seconds)
         if report.device is not None:
-            yield _judged_there(report.device)
+            yield _describe_device(report.device)
     else:
         yield Step("not run", f"comparison of {dtype} with float32: {report.reason}")

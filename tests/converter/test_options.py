@@ -93,3 +93,9 @@ def test_what_goes_together_is_taken() -> None:
     check_options(Options(to="portable", arch=Arch("a:b"), exporter="export"))
     with pytest.raises(UnsupportedError):
         check_options(Options(to="onnx", opset=7))
+
+
+def test_propagating_nan_is_asked_of_a_graph():
+    """A bundle without one would not be what was asked for."""
+    assert Options(propagate_nan=True).asks_for_graph
+    assert not Options().asks_for_graph

@@ -399,8 +399,8 @@ class _Walk:
             given_as = [self._cast_structure(part, roles.dtype) for part in arguments]
             settings["structure"] = given_as[0] if len(given_as) == 1 else given_as
         tensors = [
-            as_taken(self.op, row, layer.class_name, place, settings, v, roles.dtype)
-            for place, part in enumerate(arguments)
+            as_taken(self.op, row, layer.class_name, position, settings, v, roles.dtype)
+            for position, part in enumerate(arguments)
             for v in (self._cast(v, roles.dtype) for v in _flat(part))
         ]
         result = row.handler(self.op, roles, *tensors, **settings)

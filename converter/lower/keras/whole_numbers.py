@@ -35,12 +35,12 @@ SOME = {
         ("UpSampling1D", "UpSampling2D", "UpSampling3D"), ("uint8", "int8", "int32")
     ),
 }  # fmt: skip
-MASKS = {("Softmax", 1)}  # classes and places of arguments that are masks
+MASKS = {("Softmax", 1)}  # classes and positions of arguments that are masks
 AS_IT_IS = ("linear", "relu")  # activations that integers stay whole in
 
 
 def as_taken(
-    op: Builder, row: Row, class_name: str, place: int, settings: dict[str, Any], value: Any,
+    op: Builder, row: Row, class_name: str, position: int, settings: dict[str, Any], value: Any,
     dtype: str | None,
 ) -> Any:  # fmt: skip
     """Return an input of one of Keras's layers as the layer computes with it.
@@ -49,7 +49,7 @@ def as_taken(
         op: Builder.
         row: The layer's.
         class_name: Its class.
-        place: Number of the argument of the call.
+        position: Of the argument in the call.
         settings: Its arguments.
         value: The input; only values of integers are looked at.
         dtype: Dtype in which the layer computes.
@@ -59,7 +59,7 @@ def as_taken(
     """
     if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
         return value
-    if (class_name, place) in MASKS:
+    if (class_name, position) in MASKS:
         return op.cast(value, "bool")
     if class_name in FLOATING and not settings.get("keeps_dtype"):
         return op.cast(value, dtype or "float32")

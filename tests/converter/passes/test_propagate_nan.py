@@ -111,7 +111,7 @@ def test_poolings_in_branches_and_of_integers():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"outputs": ("y", "places")}, "places of maxima, as pool has"),
+        ({"outputs": ("y", "indices")}, "indices of maxima, as pool has"),
         ({"dynamic": True, "strides": [2, 2, 2], "auto_pad": "SAME_UPPER"}, "SAME_UPPER of a dyn"),
         ({"dynamic": True, "strides": [2, 2, 2], "ceil_mode": 1}, "ceil_mode of a dynamic size"),
         ({"opset": 12}, "MaxPool of float32, opset 12, as pool is"),
